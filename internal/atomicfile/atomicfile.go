@@ -1,0 +1,94 @@
+// Package atomicfile replaces files in two steps: Stage writes and syncs the
+// new content beside the target, Commit renames it into place. A reader, or a
+// machine that loses power, sees the old file or the new one, never a part.
+//
+// A target that is not a regular file is refused: writing through a link would
+// change a file nobody named, and replacing the link would undo somebody's
+// decision (a masked unit is such a link).
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Staged is a new version of a file, complete and synced, not yet in place.
+type Staged struct {
+	temp, target string
+}
+
+// Stage writes data for target. The target keeps its owner if it exists; mode
+// is what the new file gets. The directory must exist.
+func Stage(target string, data []byte, mode fs.FileMode) (_ *Staged, err error) {
+	var owner *syscall.Stat_t
+	info, err := os.Lstat(target)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "replace", Path: target, Err: fmt.Errorf("not a regular file but %s", kind(target, info))}
+	case err == nil:
+		owner, _ = info.Sys().(*syscall.Stat_t)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	f, err := os.CreateTemp(filepath.Dir(target), ".nodeadm-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	// Mode and owner before content: a secret is never readable for a moment.
+	if err := f.Chmod(mode); err != nil {
+		return nil, err
+	}
+	if owner != nil && (int(owner.Uid) != os.Geteuid() || int(owner.Gid) != os.Getegid()) {
+		if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := f.Write(data); err != nil {
+		return nil, err
+	}
+	if err := f.Sync(); err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	return &Staged{temp: f.Name(), target: target}, nil
+}
+
+// Commit puts the staged file in place. The rename itself is atomic; call
+// SyncDir on the directory to make it last through a power cut.
+func (s *Staged) Commit() error { return os.Rename(s.temp, s.target) }
+
+// Discard removes what Stage wrote. It does nothing after Commit.
+func (s *Staged) Discard() { os.Remove(s.temp) }
+
+// SyncDir makes renames and removals in dir durable.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+func kind(path string, info fs.FileInfo) string {
+	if info.Mode()&fs.ModeSymlink != 0 {
+		to, _ := os.Readlink(path)
+		return "a symbolic link to " + to
+	}
+	if info.IsDir() {
+		return "a directory"
+	}
+	return "a special file"
+}

@@ -1,0 +1,177 @@
+// Package awsapi makes the few AWS API calls that a node may need, each once,
+// with patience for what passes and a clear end for what does not.
+//
+// The SDK's own retries are off: they know nothing of a boot. A throttled call
+// goes on with full jitter until the context ends, a denied one ends at once
+// and names the permission.
+package awsapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/credentials/ec2rolecreds"
+	"github.com/aws/smithy-go"
+
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/imds"
+	"github.com/eks-bootstrap/nodeadm/internal/retry"
+)
+
+// Options say where the APIs are and who is asking.
+type Options struct {
+	Region string
+	// Endpoints override the address of a service by its SDK identifier
+	// ("EC2", "EKS"); the empty key stands for all services. These are the
+	// values of AWS_ENDPOINT_URL_<SERVICE> and AWS_ENDPOINT_URL.
+	Endpoints map[string]string
+	// UseFIPS and UseDualStack choose AWS's endpoint variants.
+	UseFIPS, UseDualStack bool
+	// AccessKeyID, SecretAccessKey and SessionToken are used if set; otherwise
+	// the instance's role is asked for through IMDS.
+	AccessKeyID, SecretAccessKey, SessionToken string
+	IMDS                                       *imds.Client
+	// Report is told while something is waited for; see retry.Policy.
+	Report func(action string, err error, attempt int, waited time.Duration)
+}
+
+// Client calls AWS APIs. It is safe for concurrent use.
+type Client struct {
+	options Options
+	config  aws.Config
+}
+
+// New makes a client. Nothing is sent until the first call.
+func New(o Options) *Client {
+	var provider aws.CredentialsProvider = &roleCredentials{imds: o.IMDS}
+	if o.AccessKeyID != "" {
+		provider = credentials.NewStaticCredentialsProvider(o.AccessKeyID, o.SecretAccessKey, o.SessionToken)
+	}
+	return &Client{o, aws.Config{
+		Region:      o.Region,
+		Credentials: aws.NewCredentialsCache(provider),
+		Retryer:     func() aws.Retryer { return aws.NopRetryer{} },
+		HTTPClient:  &http.Client{Timeout: 10 * time.Second},
+	}}
+}
+
+func (c *Client) endpoint(service string) *string {
+	for _, key := range []string{service, ""} {
+		if url := c.options.Endpoints[key]; url != "" {
+			return &url
+		}
+	}
+	return nil
+}
+
+func (c *Client) fips() aws.FIPSEndpointState {
+	if c.options.UseFIPS {
+		return aws.FIPSEndpointStateEnabled
+	}
+	return aws.FIPSEndpointStateUnset
+}
+
+func (c *Client) dualStack() aws.DualStackEndpointState {
+	if c.options.UseDualStack {
+		return aws.DualStackEndpointStateEnabled
+	}
+	return aws.DualStackEndpointStateUnset
+}
+
+// ErrDenied is in every error that an API ended with for want of a permission,
+// so that a caller who can do without the answer can tell.
+var ErrDenied = errors.New("denied")
+
+// call repeats one API call. permission names what the node's role needs for
+// it, in IAM's words; attempts 0 means until ctx ends.
+func (c *Client) call(ctx context.Context, permission string, attempts int, do func(context.Context) error) error {
+	policy := retry.Policy{Base: 500 * time.Millisecond, Max: 15 * time.Second, Attempts: attempts, ReportEvery: 5 * time.Second}
+	if c.options.Report != nil {
+		policy.Report = func(err error, attempt int, waited time.Duration) {
+			c.options.Report(permission, err, attempt, waited)
+		}
+	}
+	err := retry.Do(ctx, policy, func(ctx context.Context) error {
+		err := do(ctx)
+		if err == nil {
+			return nil
+		}
+		return classify(permission, c.options.Region, err)
+	})
+	var timeout *retry.TimeoutError
+	if errors.As(err, &timeout) {
+		return fault.New(fault.AWS, "check that the node can reach the AWS APIs (route, security group, VPC endpoint, proxy)", "%s: %w", permission, err)
+	}
+	return fault.Wrap(fault.AWS, err)
+}
+
+// throttled are the codes that AWS services use for "slow down".
+var throttled = map[string]bool{
+	"Throttling": true, "ThrottlingException": true, "ThrottledException": true, "RequestLimitExceeded": true,
+	"TooManyRequestsException": true, "RequestThrottled": true, "SlowDown": true, "RequestThrottledException": true,
+}
+
+// classify decides whether err is worth another attempt, and puts into words
+// what it means where it is not.
+func classify(permission, region string, err error) error {
+	var known *fault.Error
+	if errors.As(err, &known) {
+		return retry.Final(err)
+	}
+	var api smithy.APIError
+	var response interface{ HTTPStatusCode() int }
+	status := 0
+	if errors.As(err, &response) {
+		status = response.HTTPStatusCode()
+	}
+	if !errors.As(err, &api) {
+		return fmt.Errorf("%s: %w", permission, err)
+	}
+	said := fmt.Sprintf("%s: %s: %s", permission, api.ErrorCode(), api.ErrorMessage())
+	switch code := api.ErrorCode(); {
+	case throttled[code] || status == http.StatusTooManyRequests || status >= 500:
+		return errors.New(said)
+	case code == "InvalidInstanceID.NotFound":
+		return errors.New(said) // EC2 is eventually consistent: a new instance is not known everywhere at once
+	case code == "ResourceNotFoundException":
+		return retry.Final(fault.New(fault.AWS, fmt.Sprintf("check the cluster's name and that it is in %s, the region of this instance", region), "%s", said))
+	case code == "RequestExpired" || code == "SignatureDoesNotMatch" || code == "RequestTimeTooSkewed" || code == "InvalidSignatureException":
+		return retry.Final(fault.New(fault.AWS, "AWS refuses signatures that are more than 5 minutes off: check the clock of this machine", "%s", said))
+	case status == http.StatusForbidden || status == http.StatusUnauthorized || code == "UnauthorizedOperation" || code == "AccessDenied" || code == "AccessDeniedException":
+		return retry.Final(fault.New(fault.AWS, PolicyStatement(permission), "%s: %w (%s)", said, ErrDenied, http.StatusText(status)))
+	case status >= 400 && status < 500:
+		return retry.Final(fault.New(fault.AWS, "", "%s", said))
+	}
+	return errors.New(said)
+}
+
+// PolicyStatement is the remedy for a missing permission: what to add to a
+// policy of the node's role.
+func PolicyStatement(permission string) string {
+	return fmt.Sprintf(`allow it in a policy of the node's role: {"Effect": "Allow", "Action": "%s", "Resource": "*"}`, permission)
+}
+
+// roleCredentials fetches the instance role's credentials. EC2 answers 404
+// until IAM has made a newly attached role known, which can take some seconds
+// after boot; that is waited for.
+type roleCredentials struct {
+	imds *imds.Client
+}
+
+func (r *roleCredentials) Retrieve(ctx context.Context) (aws.Credentials, error) {
+	// Ask for the role's name through the patient client, so that the waiting,
+	// its reports and its end are the same as for every other value.
+	if err := r.imds.Get(ctx, "meta-data/iam/security-credentials/", func(string) error { return nil }); err != nil {
+		return aws.Credentials{}, fmt.Errorf("credentials of the instance's role: %w", err)
+	}
+	client, err := r.imds.SDK(ctx)
+	if err != nil {
+		return aws.Credentials{}, err
+	}
+	return ec2rolecreds.New(func(o *ec2rolecreds.Options) { o.Client = client }).Retrieve(ctx)
+}

@@ -1,0 +1,144 @@
+package systemd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+)
+
+// Manager is a connection to systemd over D-Bus.
+type Manager struct {
+	conn *dbus.Conn
+}
+
+// Connect reaches systemd by the system bus or, where that is not up yet, by
+// systemd's own socket. Close it after use.
+func Connect(ctx context.Context) (*Manager, error) {
+	conn, err := dbus.NewWithContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to systemd over D-Bus: %w", err)
+	}
+	// Without a subscription systemd sends no JobRemoved, and the result of a
+	// job would never arrive.
+	if err := conn.Subscribe(); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("subscribe to systemd's signals: %w", err)
+	}
+	return &Manager{conn}, nil
+}
+
+// Close ends the connection.
+func (m *Manager) Close() { m.conn.Close() }
+
+// Reload makes systemd read all unit files again (systemctl daemon-reload).
+func (m *Manager) Reload(ctx context.Context) error {
+	if err := m.conn.ReloadContext(ctx); err != nil {
+		return fmt.Errorf("daemon-reload: %w", err)
+	}
+	return nil
+}
+
+// Enable makes units start at boot.
+func (m *Manager) Enable(ctx context.Context, units ...string) error {
+	if _, _, err := m.conn.EnableUnitFilesContext(ctx, units, false, false); err != nil {
+		return fmt.Errorf("enable %s: %w", strings.Join(units, ", "), err)
+	}
+	return nil
+}
+
+// ResetFailed forgets the failures of a unit, so that it may be started again.
+func (m *Manager) ResetFailed(ctx context.Context, unit string) error {
+	if err := m.conn.ResetFailedUnitContext(ctx, unit); err != nil {
+		return fmt.Errorf("reset-failed %s: %w", unit, err)
+	}
+	return nil
+}
+
+// Restart restarts a unit, starting it if it was not running, and waits for
+// the job to end. The error tells the job's result when that is not "done".
+func (m *Manager) Restart(ctx context.Context, unit string) error {
+	return m.job(ctx, "restart", unit, m.conn.RestartUnitContext)
+}
+
+// Start starts a unit and waits for the job to end.
+func (m *Manager) Start(ctx context.Context, unit string) error {
+	return m.job(ctx, "start", unit, m.conn.StartUnitContext)
+}
+
+type jobCall func(ctx context.Context, name, mode string, result chan<- string) (int, error)
+
+func (m *Manager) job(ctx context.Context, verb, unit string, call jobCall) error {
+	result := make(chan string, 1)
+	if _, err := call(ctx, unit, "replace", result); err != nil {
+		return fmt.Errorf("%s %s: %w", verb, unit, err)
+	}
+	select {
+	case r := <-result:
+		if r != "done" {
+			return fmt.Errorf("%s %s: the job ended with result %q", verb, unit, r)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s %s: the job did not end in time: %w", verb, unit, context.Cause(ctx))
+	}
+}
+
+// State is what systemd knows of a unit, in systemd's words.
+type State struct {
+	Load, Active, Sub string // such as "loaded", "active", "running"
+	FileState         string // such as "enabled"; empty where the unit has no file
+	Fragment          string // path of the unit file
+	Result            string // why the service last ended: "success", "exit-code", "start-limit-hit" …
+	ExitStatus        int    // status of the main process when it last ended
+	MainPID           uint32
+	Restarts          uint32 // automatic restarts since the unit was last started by a job
+	NeedReload        bool   // files changed since systemd read them
+}
+
+// State asks for the state of a unit. A unit that does not exist is not an
+// error: its Load is "not-found".
+func (m *Manager) State(ctx context.Context, unit string) (State, error) {
+	p, err := m.conn.GetAllPropertiesContext(ctx, unit)
+	if err != nil {
+		return State{}, fmt.Errorf("state of %s: %w", unit, err)
+	}
+	s := State{}
+	s.Load, _ = p["LoadState"].(string)
+	s.Active, _ = p["ActiveState"].(string)
+	s.Sub, _ = p["SubState"].(string)
+	s.FileState, _ = p["UnitFileState"].(string)
+	s.Fragment, _ = p["FragmentPath"].(string)
+	s.Result, _ = p["Result"].(string)
+	status, _ := p["ExecMainStatus"].(int32)
+	s.ExitStatus = int(status)
+	s.MainPID, _ = p["MainPID"].(uint32)
+	s.Restarts, _ = p["NRestarts"].(uint32)
+	s.NeedReload, _ = p["NeedDaemonReload"].(bool)
+	return s, nil
+}
+
+// LastWords returns the last lines that a unit wrote to the journal in this
+// boot. It runs journalctl, so it is for explaining failures only; where that
+// is impossible the answer is empty.
+func LastWords(ctx context.Context, unit string, lines int) []string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "journalctl", "--unit", unit, "--boot", "--no-pager", "--quiet",
+		"--output", "cat", "--lines", strconv.Itoa(lines)).Output()
+	if err != nil {
+		return nil
+	}
+	var words []string
+	for line := range bytes.Lines(out) {
+		if s := strings.TrimSpace(string(line)); s != "" {
+			words = append(words, s)
+		}
+	}
+	return words
+}

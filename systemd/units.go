@@ -1,0 +1,16 @@
+// Package systemd holds the units that ship with nodeadm. Words between @ are
+// filled in by the plan.
+package systemd
+
+import _ "embed"
+
+// KubeletService is kubelet.service: @EXEC@ its command line, @RUNTIME@ the
+// unit of the container runtime, @RESTART@ the restart policy.
+//
+//go:embed kubelet.service
+var KubeletService string
+
+// BPFMount is sys-fs-bpf.mount.
+//
+//go:embed sys-fs-bpf.mount
+var BPFMount string
