@@ -1,0 +1,47 @@
+# The ways in: `make run` shows what nodeadm does, `make test` proves it.
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
+COMMIT  := $(shell git rev-parse --verify -q HEAD || echo unknown)
+# The date of the commit, not of the build: two builds of one commit are equal.
+DATE    := $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
+
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
+# urfave_cli_no_docs leaves out the man-page generator and its markdown parser.
+GOBUILD := CGO_ENABLED=0 go build -trimpath -tags urfave_cli_no_docs -buildvcs=false -ldflags "$(LDFLAGS)"
+
+# Modules besides the agent's own; each keeps its dependencies to itself.
+MODULES := data/refresh test/machine/standin
+
+.PHONY: build run test test-go test-machine lint generate fuzz clean
+
+build: ## the static binary, bin/nodeadm
+	$(GOBUILD) -o bin/nodeadm ./cmd/nodeadm
+
+run: build ## a bootstrap on this machine, against a simulated instance
+	bin/nodeadm simulate
+
+test: lint test-go test-machine ## everything; as root the machine tests too
+
+test-go: build ## all tests that need no machine
+	go test -tags urfave_cli_no_docs $$(go list ./... | grep -v '/test/machine$$')
+	for module in $(MODULES); do (cd $$module && go test ./...) || exit 1; done
+
+test-machine: build ## tests on a booted systemd; needs root and Debian's tools
+	test/machine/prepare.sh
+	go test -tags urfave_cli_no_docs -timeout 25m -v ./test/machine/...
+
+lint: ## formatting, vet, staticcheck
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
+	go vet ./...
+	go tool -modfile=test/lint/go.mod staticcheck ./...
+	for module in $(MODULES); do (cd $$module && go vet ./...) || exit 1; done
+
+generate: ## the embedded tables from their sources
+	go generate ./...
+
+fuzz: ## each fuzz target for a while
+	go test -run '^$$' -fuzz . -fuzztime 30s ./nodeadm/config
+	go test -run '^$$' -fuzz . -fuzztime 30s ./data/instancetypes
+
+clean:
+	rm -rf bin dist

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eks-bootstrap/nodeadm/internal/argv"
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/suggest"
+)
+
+// arrange puts the words after a command into the order the command line
+// library wants: it stops reading flags at the first operand.
+func arrange(app *cli.App, args []string) ([]string, error) {
+	head, commands := 1, app.Commands
+	var command *cli.Command
+	for head < len(args) {
+		next := find(commands, args[head])
+		if next == nil {
+			break
+		}
+		command, commands = next, next.Subcommands
+		head++
+	}
+	if command == nil {
+		return args, nil
+	}
+	known := map[string]argv.Arity{"help": argv.Switch, "h": argv.Switch}
+	for _, f := range command.Flags {
+		_, isSwitch := f.(*cli.BoolFlag)
+		for _, name := range f.Names() {
+			known[name] = argv.Value
+			if isSwitch {
+				known[name] = argv.Switch
+			}
+		}
+	}
+	flags, operands, err := argv.Split(args[head:], known)
+	if err != nil {
+		return nil, err
+	}
+	arranged := append(append([]string{}, args[:head]...), flags...)
+	return append(append(arranged, "--"), operands...), nil
+}
+
+func find(commands []*cli.Command, name string) *cli.Command {
+	for _, c := range commands {
+		if c.HasName(name) {
+			return c
+		}
+	}
+	return nil
+}
+
+// unknownCommand is what runs when no command was named.
+func unknownCommand(c *cli.Context) error {
+	if !c.Args().Present() {
+		return cli.ShowAppHelp(c)
+	}
+	word := c.Args().First()
+	var names []string
+	for _, command := range c.App.Commands {
+		names = append(names, command.Name)
+	}
+	remedy := "the commands are " + strings.Join(names, ", ")
+	if nearest := suggest.Nearest(word, names); nearest != "" {
+		remedy = "did you mean nodeadm " + nearest + "?"
+	}
+	return fault.New(fault.Usage, remedy, "unknown command %q", word)
+}
+
+// noOperands refuses words that a command has no use for.
+func noOperands(c *cli.Context) error {
+	if c.Args().Present() {
+		return fault.New(fault.Usage, "see nodeadm "+c.Command.FullName()+" --help", "unexpected word %q", c.Args().First())
+	}
+	return nil
+}

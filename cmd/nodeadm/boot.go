@@ -1,0 +1,93 @@
+package main
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/nodeadm"
+)
+
+// bootFlags are shared by every command that can make a node.
+func bootFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "root", Value: "/", Usage: "write below `DIR` instead of /, look for binaries there, start nothing"},
+		&cli.BoolFlag{Name: "no-start", Usage: "write files and leave services alone"},
+		&cli.StringFlag{Name: "imds-endpoint", EnvVars: []string{"AWS_EC2_METADATA_SERVICE_ENDPOINT"}, Usage: "`URL` of instance metadata (default: EC2's own addresses)"},
+		&cli.StringFlag{Name: "kubelet-version", Usage: "take kubelet for version `V` instead of asking the binary"},
+		&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "give up after `D`"},
+	}, logFlags()...)
+}
+
+// bootOptions reads bootFlags and the environment.
+func bootOptions(c *cli.Context) (nodeadm.Options, error) {
+	log, err := newLogger(c)
+	if err != nil {
+		return nodeadm.Options{}, err
+	}
+	root, err := filepath.Abs(c.String("root"))
+	if err != nil {
+		return nodeadm.Options{}, err
+	}
+	if info, err := os.Stat(root); err != nil || !info.IsDir() {
+		return nodeadm.Options{}, fault.New(fault.Usage, "create it, or name the directory with the node's root filesystem", "--root: %s is not a directory", root)
+	}
+	endpoint, err := metadataEndpoint(c)
+	if err != nil {
+		return nodeadm.Options{}, err
+	}
+	timeout := c.Duration("timeout")
+	if timeout <= 0 {
+		return nodeadm.Options{}, fault.New(fault.Usage, "write a duration such as 5m", "--timeout: %s leaves no time", timeout)
+	}
+	return nodeadm.Options{
+		Root:           root,
+		NoStart:        c.Bool("no-start"),
+		Timeout:        timeout,
+		IMDSEndpoint:   endpoint,
+		AWS:            awsOptions(),
+		KubeletVersion: c.String("kubelet-version"),
+		Log:            log,
+	}, nil
+}
+
+func metadataEndpoint(c *cli.Context) (string, error) {
+	given := strings.TrimRight(c.String("imds-endpoint"), "/")
+	if given == "" {
+		if strings.EqualFold(os.Getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE"), "IPv6") {
+			return "http://[fd00:ec2::254]", nil
+		}
+		return "", nil
+	}
+	if u, err := url.Parse(given); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fault.New(fault.Usage, "write a URL such as http://169.254.169.254", "--imds-endpoint: %q is not a URL", given)
+	}
+	return given, nil
+}
+
+// awsOptions are what the environment says of AWS APIs, in the variables that
+// every AWS tool reads.
+func awsOptions() awsapi.Options {
+	endpoints := map[string]string{}
+	if os.Getenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS") != "true" {
+		for service, name := range map[string]string{"": "AWS_ENDPOINT_URL", "EC2": "AWS_ENDPOINT_URL_EC2", "EKS": "AWS_ENDPOINT_URL_EKS"} {
+			if value := os.Getenv(name); value != "" {
+				endpoints[service] = value
+			}
+		}
+	}
+	return awsapi.Options{
+		Endpoints:       endpoints,
+		UseFIPS:         os.Getenv("AWS_USE_FIPS_ENDPOINT") == "true",
+		UseDualStack:    os.Getenv("AWS_USE_DUALSTACK_ENDPOINT") == "true",
+		AccessKeyID:     os.Getenv("AWS_ACCESS_KEY_ID"),
+		SecretAccessKey: os.Getenv("AWS_SECRET_ACCESS_KEY"),
+		SessionToken:    os.Getenv("AWS_SESSION_TOKEN"),
+	}
+}

@@ -1,0 +1,80 @@
+package apply
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/eks-bootstrap/nodeadm/internal/atomicfile"
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/plan"
+)
+
+// Record is what nodeadm last wrote, by path. It tells the agent's own work
+// from anybody else's: what it wrote it may replace and remove, what somebody
+// changed since is theirs.
+type Record map[string][]byte
+
+// recordFile is the record's form on disk. Contents stand in it as base64,
+// which is what encoding/json makes of bytes.
+type recordFile struct {
+	Files Record `json:"files"`
+}
+
+// ReadRecord reads the record of the last run; it is empty before the first.
+func ReadRecord(root rootfs.Root) (Record, error) {
+	data, err := root.ReadFile(layout.AppliedFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, nil
+	}
+	if err != nil {
+		return nil, diskError(layout.AppliedFile, err)
+	}
+	var f recordFile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fault.New(fault.Disk, "remove it; nodeadm then takes every file on the node for somebody else's", "%s: %w", layout.AppliedFile, err)
+	}
+	return f.Files, nil
+}
+
+// WriteRecord records files as what nodeadm last wrote. Shared files are not
+// its own and stay out.
+func WriteRecord(root rootfs.Root, files []plan.File) error {
+	record := Record{}
+	for _, f := range files {
+		if !f.Shared {
+			record[f.Path] = f.Data
+		}
+	}
+	data, err := json.MarshalIndent(recordFile{record}, "", " ")
+	if err != nil {
+		return err
+	}
+	data = append(data, '\n')
+	if old, err := root.ReadFile(layout.AppliedFile); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	target, err := root.Resolve(layout.AppliedFile, false)
+	if err != nil {
+		return diskError(layout.AppliedFile, err)
+	}
+	if _, err := makeDirs(filepath.Dir(target)); err != nil {
+		return diskError(layout.AppliedFile, err)
+	}
+	// The record repeats whole files, some of which are not for everybody.
+	s, err := atomicfile.Stage(target, data, 0o600)
+	if err == nil {
+		err = s.Commit()
+	}
+	if err == nil {
+		err = atomicfile.SyncDir(filepath.Dir(target))
+	}
+	if err != nil {
+		return diskError(layout.AppliedFile, err)
+	}
+	return nil
+}

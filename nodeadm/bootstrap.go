@@ -1,0 +1,292 @@
+// Package nodeadm turns an EC2 instance into a node of an EKS cluster.
+//
+// Data flows one way: a configuration says what somebody wants, facts say what
+// is true, a pure plan follows from both, and that plan is applied to the disk
+// and activated through systemd. The phases below are all of it, in order.
+package nodeadm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/imds"
+	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
+	"github.com/eks-bootstrap/nodeadm/internal/systemd"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/activate"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/apply"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/plan"
+)
+
+// Options say where and how a bootstrap runs.
+type Options struct {
+	// Root is the directory with the node's root filesystem. Anything but "/"
+	// is an image: files are written below it and nothing is started.
+	Root string
+	// NoStart leaves services alone on the running system too.
+	NoStart bool
+	// Timeout bounds the whole run.
+	Timeout time.Duration
+	// IMDSEndpoint is the URL of instance metadata; empty: EC2's own.
+	IMDSEndpoint string
+	// AWS says how AWS APIs are reached; its region, instance role and reports
+	// are filled in here.
+	AWS awsapi.Options
+	// KubeletVersion and ContainerdVersion are used instead of asking the image.
+	KubeletVersion, ContainerdVersion string
+	// Machine, if set, makes this a simulation: it stands for the hardware, and
+	// the image is taken to hold what a node needs.
+	Machine *facts.Machine
+	Log     logrus.FieldLogger
+}
+
+// Result is what a bootstrap did.
+type Result struct {
+	Plan    plan.Plan
+	Facts   facts.Facts
+	Changes []apply.Change
+	Done    []activate.Done
+}
+
+// phase is one step of a bootstrap.
+type phase struct {
+	name string
+	when bool
+	run  func(context.Context) error
+}
+
+// Bootstrap makes a node. Errors carry the exit code of their class.
+func Bootstrap(ctx context.Context, c config.Config, o Options) (Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	b := &bootstrap{config: c, options: o, root: rootfs.Root(o.Root), log: o.Log}
+	starts := b.root.Live() && !o.NoStart
+	err := b.run(ctx, []phase{
+		{"facts", true, b.gather},
+		{"plan", true, b.build},
+		{"disks", starts && c.LocalDisks != "", b.disks},
+		{"apply", true, b.apply},
+		{"activate", starts, b.activate},
+		{"verify", starts, b.verify},
+	})
+	return b.result, err
+}
+
+// bootstrap is a run under way.
+type bootstrap struct {
+	config  config.Config
+	options Options
+	root    rootfs.Root
+	log     logrus.FieldLogger
+	record  apply.Record
+	manager *systemd.Manager
+	result  Result
+}
+
+func (b *bootstrap) run(ctx context.Context, phases []phase) error {
+	phases = slices.DeleteFunc(phases, func(p phase) bool { return !p.when })
+	defer func() {
+		if b.manager != nil {
+			b.manager.Close()
+		}
+	}()
+	for i, p := range phases {
+		step := fmt.Sprintf("%s %d/%d", p.name, i+1, len(phases))
+		b.log.Debug(step)
+		start := time.Now()
+		if err := p.run(ctx); err != nil {
+			b.log.Errorf("%s failed after %s", step, time.Since(start).Round(time.Millisecond))
+			return err
+		}
+		b.log.Infof("%s done in %s", step, time.Since(start).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// gather finds out what is true of the instance.
+func (b *bootstrap) gather(ctx context.Context) (err error) {
+	if b.record, err = apply.ReadRecord(b.root); err != nil {
+		return err
+	}
+	metadata := imds.New(imds.Options{Endpoint: b.options.IMDSEndpoint, Report: func(path string, err error, attempt int, waited time.Duration) {
+		b.log.Warnf("waiting for instance metadata %s since %s, attempt %d: %v", path, waited.Round(100*time.Millisecond), attempt, err)
+	}})
+	_, ownName := b.config.Kubelet.Flag("hostname-override")
+	request := facts.Request{
+		Host: facts.HostRequest{
+			Root:                 b.root,
+			KubeletVersion:       b.options.KubeletVersion,
+			ContainerdVersion:    b.options.ContainerdVersion,
+			ContainerdConfigFile: b.config.Containerd.ConfigFile,
+			Machine:              b.options.Machine,
+			Simulated:            b.options.Machine != nil,
+			Applied:              b.record,
+			Partial:              !b.root.Live() || b.options.NoStart,
+		},
+		IMDS: metadata,
+		AWS: func(region string) *awsapi.Client {
+			o := b.options.AWS
+			o.Region, o.IMDS = region, metadata
+			o.Report = func(action string, err error, attempt int, waited time.Duration) {
+				b.log.Warnf("waiting for %s since %s, attempt %d: %v", action, waited.Round(100*time.Millisecond), attempt, err)
+			}
+			return awsapi.New(o)
+		},
+		ClusterRetries: b.config.Cluster.DescribeRetries,
+		NodeName:       !ownName,
+		IPv6:           b.config.Cluster.IPFamily == "ipv6",
+		PauseAccount:   b.config.PauseImage.Account,
+	}
+	if !b.config.Cluster.Described() {
+		request.DescribeCluster = b.config.Cluster.Name
+	}
+	if outpost := b.config.Cluster.Outpost; outpost != nil && *outpost {
+		request.ResolveEndpoint = b.config.Cluster.Endpoint
+	}
+	b.result.Facts, err = facts.Gather(ctx, request)
+	return err
+}
+
+// build makes the plan and says what people should know of it.
+func (b *bootstrap) build(context.Context) (err error) {
+	if b.result.Plan, err = plan.Build(b.config, b.result.Facts); err != nil {
+		return err
+	}
+	for _, w := range b.result.Plan.Warnings {
+		b.log.Warn(w)
+	}
+	p := b.result.Plan.MaxPods
+	b.log.Infof("max pods %d from %s; %s: %s", p.Effective, p.Source, p.InstanceType, p.Arithmetic())
+	return nil
+}
+
+// disksProgram is the image's own program for instance store volumes.
+const disksProgram = "/usr/bin/setup-local-disks"
+
+// disks prepares instance store volumes before anything is written to where
+// they will be mounted.
+func (b *bootstrap) disks(ctx context.Context) error {
+	if !b.root.Exists(disksProgram) {
+		return fault.New(fault.Usage, "leave --local-disks out, or install that program on the image", "--local-disks %s: %s does not exist", b.config.LocalDisks, disksProgram)
+	}
+	out, err := exec.CommandContext(ctx, disksProgram, b.config.LocalDisks).CombinedOutput()
+	if err != nil {
+		return fault.New(fault.Disk, "", "%s %s: %w: %s", disksProgram, b.config.LocalDisks, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// apply brings the files onto the disk.
+func (b *bootstrap) apply(context.Context) error {
+	changes, left, err := apply.Compare(b.root, b.result.Plan.Files, b.record)
+	if err != nil {
+		return err
+	}
+	for _, path := range left {
+		b.log.Warnf("%s is not wanted any more and somebody has changed it since nodeadm wrote it; it is left as it is", path)
+	}
+	if len(changes) == 0 {
+		return apply.WriteRecord(b.root, b.result.Plan.Files)
+	}
+	b.result.Changes = changes
+	if b.root.Live() {
+		// Before the first file changes, so that a run that is cut short in
+		// between leaves word for the next one.
+		pending, err := b.pending()
+		if err != nil {
+			return err
+		}
+		if err := b.setPending(activate.Stale(b.result.Plan.Units, b.changed(), pending)); err != nil {
+			return err
+		}
+	}
+	if err := apply.Commit(b.root, changes); err != nil {
+		return err
+	}
+	for _, c := range changes {
+		b.log.Infof("%s %s", c.Action, c.Path)
+	}
+	return apply.WriteRecord(b.root, b.result.Plan.Files)
+}
+
+func (b *bootstrap) changed() []string {
+	var paths []string
+	for _, c := range b.result.Changes {
+		paths = append(paths, c.Path)
+	}
+	return paths
+}
+
+// activate brings up the units.
+func (b *bootstrap) activate(ctx context.Context) (err error) {
+	if b.manager, err = systemd.Connect(ctx); err != nil {
+		return fault.New(fault.Service, "on a machine without systemd use --root DIR or --no-start", "%w", err)
+	}
+	pending, err := b.pending()
+	if err != nil {
+		return err
+	}
+	stale := activate.Stale(b.result.Plan.Units, b.changed(), pending)
+	b.result.Done, err = activate.Units(ctx, b.manager, b.result.Plan.Units, stale, b.changed())
+	for _, d := range b.result.Done {
+		b.log.Infof("%s %s: %s", d.Action, d.Unit, d.Why)
+	}
+	if err != nil {
+		return err
+	}
+	return b.setPending(nil)
+}
+
+// verify makes sure that kubelet stays up.
+func (b *bootstrap) verify(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	fresh := slices.ContainsFunc(b.result.Done, func(d activate.Done) bool {
+		return d.Unit == layout.KubeletService && d.Action != "enabled"
+	})
+	return activate.Healthy(ctx, b.manager, layout.KubeletService, b.result.Plan.HealthURL, fresh, func(message string) { b.log.Warn(message) })
+}
+
+// pending are the units that an earlier run in this boot left with an older
+// configuration.
+func (b *bootstrap) pending() ([]string, error) {
+	data, err := b.root.ReadFile(layout.PendingFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault.New(fault.Disk, "", "read %s: %w", layout.PendingFile, err)
+	}
+	return strings.Fields(string(data)), nil
+}
+
+func (b *bootstrap) setPending(units []string) error {
+	path, err := b.root.Resolve(layout.PendingFile, false)
+	if err == nil && len(units) == 0 {
+		if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	} else if err == nil {
+		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+			err = os.WriteFile(path, []byte(strings.Join(units, "\n")+"\n"), 0o644)
+		}
+	}
+	if err != nil {
+		return fault.New(fault.Disk, "", "%s: %w", layout.PendingFile, err)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+// Package config is what somebody wants of a node, whichever way they said it:
+// every dialect is read into the one type Config, and checked before anything
+// else happens.
+package config
+
+import "net/netip"
+
+// Config is what the user wants. A zero value means "not said", and the plan
+// then takes the default.
+type Config struct {
+	Cluster    Cluster
+	Kubelet    Kubelet
+	Containerd Containerd
+	Docker     Docker
+	PauseImage PauseImage
+
+	// Runtime is "containerd", "dockerd", or "" for the kubelet version's own.
+	Runtime string
+	// LocalDisks is what becomes of instance store volumes: "raid0", "raid10",
+	// "mount", or "" to leave them alone.
+	LocalDisks string
+	// MountBPFFS: /sys/fs/bpf is mounted where nothing else does it.
+	MountBPFFS bool
+}
+
+// Cluster is the cluster to join.
+type Cluster struct {
+	Name                 string
+	Endpoint             string // URL of the API server
+	CertificateAuthority []byte // PEM
+	ServiceCIDR          netip.Prefix
+	IPFamily             string // "ipv4", "ipv6" or ""
+	DNSAddresses         []netip.Addr
+	ID                   string // of a local cluster on an Outpost
+	Outpost              *bool  // nil: as EKS says
+	// DescribeRetries bounds how often EKS is asked again; -1 means as often
+	// as the time allows.
+	DescribeRetries int
+}
+
+// Described tells that nothing about the cluster has to be asked of EKS.
+func (c Cluster) Described() bool { return c.Endpoint != "" && len(c.CertificateAuthority) > 0 }
+
+// Kubelet is what the user says about kubelet.
+type Kubelet struct {
+	// Flags are the user's own, in their order, one word each.
+	Flags []string
+	// OmitMaxPods: kubelet-config.json says nothing of max pods.
+	OmitMaxPods bool
+	// ReservedPolicy decides which number of pods memory is reserved for:
+	// "effective" (the default) or "legacy".
+	ReservedPolicy string
+}
+
+// Containerd is what the user says about containerd.
+type Containerd struct {
+	// ConfigFile replaces the planned configuration; a path on the node.
+	ConfigFile string
+}
+
+// Docker is what the user says about dockerd, for kubelets before 1.24.
+type Docker struct {
+	Config string // JSON, replaces daemon.json
+	Bridge bool   // keep Docker's default bridge
+}
+
+// PauseImage overrides where the pause image comes from.
+type PauseImage struct {
+	Account string // ECR account
+	Version string // tag
+}
+
+// Flag returns the value of the user's own kubelet flag, the last one if it is
+// given more than once, as kubelet reads it.
+func (k Kubelet) Flag(name string) (value string, given bool) {
+	for n, v := range k.flags {
+		if n == name {
+			value, given = v, true
+		}
+	}
+	return value, given
+}
+
+// flags yields each of the user's flags with its value, in both spellings:
+// --name=value and --name value. A flag without a value has "".
+func (k Kubelet) flags(yield func(name, value string) bool) {
+	for i := 0; i < len(k.Flags); i++ {
+		name, value, inline := cutFlag(k.Flags[i])
+		if name == "" {
+			continue
+		}
+		if !inline && i+1 < len(k.Flags) && !isFlag(k.Flags[i+1]) {
+			i++
+			value = k.Flags[i]
+		}
+		if !yield(name, value) {
+			return
+		}
+	}
+}
+
+// FlagNames are the names of the user's kubelet flags in order.
+func (k Kubelet) FlagNames() []string {
+	var names []string
+	for name := range k.flags {
+		names = append(names, name)
+	}
+	return names
+}

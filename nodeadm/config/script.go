@@ -1,0 +1,146 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/mail"
+	"path"
+	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/eks-bootstrap/nodeadm/internal/argv"
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+)
+
+// ParseBootstrap reads a command line of bootstrap.sh, without the program's
+// own name.
+func ParseBootstrap(args []string) (Config, error) {
+	known := map[string]argv.Arity{}
+	for _, f := range BootstrapFlags() {
+		known[f.Name] = argv.Value
+	}
+	flags, operands, err := argv.Split(args, known)
+	if err != nil {
+		return Config{}, err
+	}
+	values := map[string]string{}
+	for _, f := range flags {
+		name, value, _ := strings.Cut(strings.TrimPrefix(f, "--"), "=")
+		values[name] = value
+	}
+	return FromBootstrap(values, operands)
+}
+
+// FindBootstrap finds the call of bootstrap.sh in EC2 user data, a shell script
+// or a MIME message with shell scripts in it, and returns its arguments as the
+// shell would pass them. source names the user data in errors.
+func FindBootstrap(userData []byte, source string) ([]string, error) {
+	scripts, err := shellScripts(userData)
+	if err != nil {
+		return nil, fault.New(fault.Usage, "", "%s: %w", source, err)
+	}
+	for _, script := range scripts {
+		args, err := callOf(script, source)
+		if args != nil || err != nil {
+			return args, err
+		}
+	}
+	return nil, fault.New(fault.Usage, "give user data with a shell script that runs /etc/eks/bootstrap.sh", "%s: no shell script in it calls bootstrap.sh", source)
+}
+
+// shellScripts are the scripts that cloud-init would run.
+func shellScripts(userData []byte) ([][]byte, error) {
+	if bytes.HasPrefix(userData, []byte("#!")) {
+		return [][]byte{userData}, nil
+	}
+	message, err := mail.ReadMessage(bytes.NewReader(userData))
+	if err != nil {
+		return nil, errors.New("it is neither a script that begins with #! nor a MIME message")
+	}
+	return scriptParts(message.Header.Get("Content-Type"), message.Body)
+}
+
+func scriptParts(contentType string, body io.Reader) ([][]byte, error) {
+	mediaType, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return nil, fmt.Errorf("Content-Type %q: %w", contentType, err)
+	}
+	if !strings.HasPrefix(mediaType, "multipart/") {
+		data, err := io.ReadAll(body)
+		if err != nil || mediaType != "text/x-shellscript" && !bytes.HasPrefix(data, []byte("#!")) {
+			return nil, err
+		}
+		return [][]byte{data}, nil
+	}
+	var scripts [][]byte
+	parts := multipart.NewReader(body, params["boundary"])
+	for n := 1; ; n++ {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			return scripts, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("MIME part %d: %w; the message must end with --%s--", n, err, params["boundary"])
+		}
+		found, err := scriptParts(part.Header.Get("Content-Type"), part)
+		if err != nil {
+			return nil, fmt.Errorf("MIME part %d: %w", n, err)
+		}
+		scripts = append(scripts, found...)
+	}
+}
+
+// callOf finds the first command in a script whose program is bootstrap.sh.
+// Variables that the script itself sets are known; what only the running
+// machine could tell, such as the output of a command, is an error.
+func callOf(script []byte, source string) (args []string, err error) {
+	file, err := syntax.NewParser().Parse(bytes.NewReader(script), source)
+	if err != nil {
+		return nil, fault.New(fault.Usage, "bash -n shows the same mistake", "%w", err)
+	}
+	variables := map[string]string{}
+	env := &expand.Config{
+		Env: expand.FuncEnviron(func(name string) string { return variables[name] }),
+		CmdSubst: func(_ io.Writer, c *syntax.CmdSubst) error {
+			return fmt.Errorf("the output of a command at %s is only known on the machine", c.Pos())
+		},
+	}
+	syntax.Walk(file, func(node syntax.Node) bool {
+		call, ok := node.(*syntax.CallExpr)
+		if !ok || args != nil || err != nil {
+			return args == nil && err == nil
+		}
+		if len(call.Args) == 0 {
+			for _, assign := range call.Assigns {
+				// A value that cannot be known matters only if it is used.
+				if value, e := expand.Literal(env, assign.Value); e == nil && assign.Name != nil {
+					variables[assign.Name.Value] = value
+				}
+			}
+			return true
+		}
+		at := -1
+		for i, word := range call.Args {
+			if path.Base(word.Lit()) == "bootstrap.sh" {
+				at = i
+				break
+			}
+		}
+		if at < 0 {
+			return true
+		}
+		if args, err = expand.Fields(env, call.Args[at+1:]...); err != nil {
+			err = fault.New(fault.Usage, "put the value itself into the script to simulate it", "%s: bootstrap.sh at line %d: %w", source, call.Pos().Line(), err)
+		} else if args == nil {
+			args = []string{}
+		}
+		return false
+	})
+	return args, err
+}

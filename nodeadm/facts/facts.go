@@ -1,0 +1,106 @@
+// Package facts finds out what is true of an instance: what EC2 says about it,
+// what the machine and its image hold and, only where something is missing
+// otherwise, what the EKS and EC2 APIs know. It changes nothing.
+package facts
+
+import (
+	"net/netip"
+
+	"github.com/eks-bootstrap/nodeadm/data/kubelet"
+)
+
+// Facts are everything a plan needs besides the configuration.
+type Facts struct {
+	Instance Instance
+	Host     Host
+	Cluster  *Cluster // nil where EKS was not asked
+	Warnings []string // what could not be found out, and what was assumed instead
+}
+
+// Instance is what EC2 says of the instance.
+type Instance struct {
+	ID, Type, AMI         string
+	Region, Zone, Account string
+	Partition             string // "aws", "aws-cn", "aws-us-gov" …
+	ServicesDomain        string // "amazonaws.com", "amazonaws.com.cn" …
+	MAC                   string
+	IPv4                  netip.Addr
+	IPv6                  []netip.Addr // in EC2's order
+	VPCIPv4CIDRs          []netip.Prefix
+	Hostname              string // IMDS local-hostname, first word
+	// NodeName is the name the node must register under: EC2's private DNS
+	// name. Empty where the configuration names the node itself.
+	NodeName string
+	// Limits come from EC2's API, for a type that the embedded table lacks and
+	// where the API may be asked.
+	Limits *Limits
+}
+
+// Limits of an instance type, of the default network card.
+type Limits struct {
+	ENIs, IPv4PerENI int
+}
+
+// Cluster is what EKS says of the cluster.
+type Cluster struct {
+	Endpoint             string
+	CertificateAuthority []byte // PEM
+	ServiceIPv4CIDR      string
+	ServiceIPv6CIDR      string
+	IPFamily             string // "ipv4", "ipv6"
+	ID                   string
+	OutpostARN           string
+}
+
+// Machine is the hardware and the running kernel.
+type Machine struct {
+	CPUs   int  // online processors
+	NVIDIA bool // a PCI device of NVIDIA's is present
+	FIPS   bool // the kernel runs in FIPS mode
+	BPFFS  bool // a bpf filesystem is mounted
+}
+
+// Host is what the machine and the image on it hold.
+type Host struct {
+	Machine
+
+	Kubelet    kubelet.Version
+	Containerd string // such as "1.7.27"; empty where there is none
+	// NVIDIARuntime: nvidia-container-runtime is installed.
+	NVIDIARuntime bool
+	// OwnBPFMount: the unit that mounts the bpf filesystem is nodeadm's.
+	OwnBPFMount bool
+
+	// Paths on the node of programs that a plan refers to; empty where absent.
+	KubeletPath        string // never empty
+	TokenProgram       string // aws-iam-authenticator or the AWS CLI
+	CredentialProvider string // kubelet's image credential provider for ECR
+
+	// KubeletUnit is kubelet.service as the image brings it, drop-ins
+	// included; nil where it has none but nodeadm's own.
+	KubeletUnit *KubeletUnit
+
+	// Documents that stood on the node when the facts were gathered; nil where
+	// absent.
+	KubeletConfig        []byte    // kubelet-config.json as it is now
+	AppliedKubeletConfig []byte    // kubelet-config.json as nodeadm last wrote it
+	ContainerdTemplate   *Document // an administrator's containerd configuration
+	HostsFile            []byte
+
+	// Addresses of the API server's host name, for local clusters on Outposts.
+	EndpointAddresses []netip.Addr
+	// ECRFIPS: the FIPS endpoint of the pause image's registry resolves.
+	ECRFIPS bool
+}
+
+// Document is a file and where it was found.
+type Document struct {
+	Path string
+	Data []byte
+}
+
+// KubeletUnit is the image's idea of how kubelet is started.
+type KubeletUnit struct {
+	Exec string // the command line
+	Path string // the unit or drop-in that it stands in
+}

@@ -1,0 +1,227 @@
+package facts
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/eks-bootstrap/nodeadm/data/instancetypes"
+	"github.com/eks-bootstrap/nodeadm/data/pauseimage"
+	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
+	"github.com/eks-bootstrap/nodeadm/internal/imds"
+)
+
+// Request says what a plan will need, so that nothing else is asked for.
+type Request struct {
+	Host HostRequest
+	IMDS *imds.Client
+	// AWS makes a client for the instance's region.
+	AWS func(region string) *awsapi.Client
+
+	// DescribeCluster is the name of a cluster to ask EKS about, or "".
+	DescribeCluster string
+	// ClusterRetries bounds the repetitions of that; negative: only time does.
+	ClusterRetries int
+	// NodeName: the name EC2 gives the instance is needed.
+	NodeName bool
+	// IPv6: the node is going to use IPv6 whatever EKS says.
+	IPv6 bool
+	// ResolveEndpoint is the URL whose host's addresses are needed, or "".
+	// Outposts: so it is for a cluster on an Outpost, if EKS says it is one.
+	ResolveEndpoint string
+	// PauseAccount is the registry account of the pause image if it is not the
+	// region's own.
+	PauseAccount string
+}
+
+// Gather finds out everything, side by side where nothing depends on another.
+// It ends with ctx at the latest.
+func Gather(ctx context.Context, r Request) (Facts, error) {
+	var f Facts
+	var hostWarnings []string
+	g, here := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		f.Host, hostWarnings, err = GatherHost(here, r.Host)
+		return err
+	})
+	g.Go(func() (err error) {
+		f.Instance, err = GatherInstance(here, r.IMDS)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return f, err
+	}
+	f.Warnings = hostWarnings
+	return f, gatherAWS(ctx, r, &f)
+}
+
+// gatherAWS asks the AWS APIs for what the instance itself could not tell.
+func gatherAWS(ctx context.Context, r Request, f *Facts) error {
+	aws := r.AWS(f.Instance.Region)
+	var nameWarning, typeWarning string
+	g, here := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if r.DescribeCluster == "" {
+			return nil
+		}
+		c, err := aws.DescribeCluster(here, r.DescribeCluster, r.ClusterRetries)
+		if err != nil {
+			return err
+		}
+		f.Cluster = &Cluster{
+			Endpoint: c.Endpoint, CertificateAuthority: c.CertificateAuthority,
+			ServiceIPv4CIDR: c.ServiceIPv4CIDR, ServiceIPv6CIDR: c.ServiceIPv6CIDR, IPFamily: c.IPFamily,
+			ID: c.ID, OutpostARN: c.OutpostARN,
+		}
+		return nil
+	})
+	g.Go(func() (err error) {
+		if r.NodeName {
+			f.Instance.NodeName, nameWarning, err = nodeName(here, aws, f.Instance)
+		}
+		return err
+	})
+	g.Go(func() error {
+		if _, known := instancetypes.Lookup(f.Instance.Type); !known {
+			f.Instance.Limits, typeWarning = limits(here, aws, f.Instance.Type)
+		}
+		return nil
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for _, w := range []string{nameWarning, typeWarning} {
+		if w != "" {
+			f.Warnings = append(f.Warnings, w)
+		}
+	}
+
+	// What depends on the cluster's answer.
+	var err error
+	if (r.IPv6 || f.Cluster != nil && f.Cluster.IPFamily == "ipv6") && len(f.Instance.IPv6) == 0 {
+		if f.Instance.IPv6, err = waitForIPv6(ctx, r.IMDS, f.Instance.MAC); err != nil {
+			return err
+		}
+	}
+	endpoint := r.ResolveEndpoint
+	if endpoint == "" && f.Cluster != nil && f.Cluster.OutpostARN != "" {
+		endpoint = f.Cluster.Endpoint
+	}
+	if endpoint != "" {
+		u, err := url.Parse(endpoint)
+		if err != nil {
+			return err
+		}
+		if f.Host.EndpointAddresses, err = resolve(ctx, u.Hostname()); err != nil {
+			return fmt.Errorf("addresses of the cluster's API server: %w", err)
+		}
+	}
+	if f.Host.FIPS {
+		f.Host.ECRFIPS = resolves(ctx, ecrFIPSHost(f.Instance, r.PauseAccount))
+	}
+	return nil
+}
+
+// nodeName is the instance's private DNS name as EC2 knows it. Where the
+// machine's own name has EC2's form for the region it is that name and no API
+// is asked; a VPC with a DHCP domain of its own gives names of another form.
+func nodeName(ctx context.Context, aws *awsapi.Client, i Instance) (name, warning string, err error) {
+	if isEC2Name(i.Hostname, i.Region) {
+		return i.Hostname, "", nil
+	}
+	// Leave time for the rest of the boot where EC2 does not answer at all.
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if deadline, ok := ctx.Deadline(); ok {
+		limited, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+	}
+	defer cancel()
+	name, err = aws.PrivateDNSName(limited, i.ID)
+	if err == nil {
+		return name, "", nil
+	}
+	if ctx.Err() != nil {
+		return "", "", err
+	}
+	name = addressName(i)
+	return name, fmt.Sprintf("the host name %s is not one of EC2's and EC2 could not be asked for the private DNS name (%v): "+
+		"the node registers as %s, made from its address; %s", i.Hostname, err, name, awsapi.PolicyStatement("ec2:DescribeInstances")), nil
+}
+
+var (
+	ipNamePattern       = regexp.MustCompile(`^ip-[0-9]+-[0-9]+-[0-9]+-[0-9]+\.`)
+	resourceNamePattern = regexp.MustCompile(`^i-[0-9a-f]{8,17}\.`)
+)
+
+// isEC2Name tells whether name is a private DNS name as EC2 itself gives them
+// in region, by address or by instance id.
+func isEC2Name(name, region string) bool {
+	prefix := ipNamePattern.FindString(name)
+	if prefix == "" {
+		prefix = resourceNamePattern.FindString(name)
+	}
+	return prefix != "" && name[len(prefix):] == privateDomain(region)
+}
+
+func privateDomain(region string) string {
+	if region == "us-east-1" {
+		return "ec2.internal"
+	}
+	return region + ".compute.internal"
+}
+
+func addressName(i Instance) string {
+	return "ip-" + strings.ReplaceAll(i.IPv4.String(), ".", "-") + "." + privateDomain(i.Region)
+}
+
+// limits asks EC2 for a type that the embedded table does not have.
+func limits(ctx context.Context, aws *awsapi.Client, name string) (*Limits, string) {
+	// A short while only: there is a careful answer without EC2, and a node
+	// that waits minutes for a better one is no use.
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	t, err := aws.DescribeInstanceType(ctx, name)
+	if err != nil {
+		return nil, fmt.Sprintf("instance type %s is newer than this nodeadm, and EC2 could not be asked about it: %v; %s",
+			name, err, awsapi.PolicyStatement("ec2:DescribeInstanceTypes"))
+	}
+	return &Limits{ENIs: t.ENIs, IPv4PerENI: t.IPv4PerENI}, ""
+}
+
+func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{addr}, nil
+	}
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", host)
+	if err != nil {
+		return nil, err
+	}
+	for i := range addrs {
+		addrs[i] = addrs[i].Unmap()
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return slices.Compact(addrs), nil
+}
+
+func resolves(ctx context.Context, host string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	addrs, err := net.DefaultResolver.LookupHost(ctx, host)
+	return err == nil && len(addrs) > 0
+}
+
+// ecrFIPSHost is the FIPS endpoint of the registry that holds the pause image.
+func ecrFIPSHost(i Instance, account string) string {
+	region := i.Region
+	if account == "" {
+		account, region = pauseimage.Registry(i.Region)
+	}
+	return fmt.Sprintf("%s.dkr.ecr-fips.%s.%s", account, region, i.ServicesDomain)
+}

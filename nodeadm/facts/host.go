@@ -1,0 +1,332 @@
+package facts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/unit"
+
+	"github.com/eks-bootstrap/nodeadm/data/kubelet"
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
+)
+
+// Where an image step records versions, so that no boot has to page in two
+// large binaries only to ask them.
+const (
+	kubeletVersionFile    = "/etc/eks/kubelet-version.txt"
+	containerdVersionFile = "/etc/eks/containerd-version.txt"
+	// containerdTemplate is where AL2 images keep their containerd configuration;
+	// user data edits it before calling bootstrap.sh.
+	containerdTemplate = "/etc/eks/containerd/containerd-config.toml"
+)
+
+// Where programs may be, best first.
+var (
+	kubeletPaths            = []string{"/usr/bin/kubelet", "/usr/local/bin/kubelet"}
+	containerdPaths         = []string{"/usr/bin/containerd", "/usr/local/bin/containerd"}
+	tokenPrograms           = []string{"/usr/bin/aws-iam-authenticator", "/usr/local/bin/aws-iam-authenticator", "/usr/bin/aws", "/usr/local/bin/aws"}
+	credentialProviderPaths = []string{"/etc/eks/image-credential-provider/ecr-credential-provider"}
+)
+
+// HostRequest says which host to look at.
+type HostRequest struct {
+	Root rootfs.Root
+	// KubeletVersion, if set, is used instead of asking the image.
+	KubeletVersion string
+	// ContainerdConfigFile, if set, must exist.
+	ContainerdConfigFile string
+	// ContainerdVersion does the same for containerd.
+	ContainerdVersion string
+	// Machine, if set, stands for the hardware and kernel this runs on.
+	Machine *Machine
+	// Simulated: nothing of the image is there, and it is taken to hold the
+	// programs that a node needs.
+	Simulated bool
+	// Applied is what nodeadm last wrote, by path.
+	Applied map[string][]byte
+	// Partial: an image without kubelet or containerd is only warned about,
+	// because nothing is going to be started on it.
+	Partial bool
+}
+
+// GatherHost reads the machine and the image. It starts no process unless the
+// version of kubelet or containerd is recorded nowhere.
+func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, err error) {
+	if h.Machine = thisMachine(); r.Machine != nil {
+		h.Machine = *r.Machine
+	}
+	h.NVIDIARuntime = r.Root.Exists("/usr/bin/nvidia-container-runtime")
+	_, h.OwnBPFMount = r.Applied[layout.BPFMountUnit]
+	h.KubeletPath = r.Root.FirstExisting(kubeletPaths...)
+	h.TokenProgram = r.Root.FirstExisting(tokenPrograms...)
+	h.CredentialProvider = r.Root.FirstExisting(credentialProviderPaths...)
+	if r.Simulated {
+		h.KubeletPath, h.TokenProgram, h.CredentialProvider = kubeletPaths[0], tokenPrograms[0], credentialProviderPaths[0]
+	}
+
+	if h.Kubelet, err = kubeletVersion(ctx, r); err != nil {
+		return h, nil, err
+	}
+	h.Containerd, err = containerdVersion(ctx, r)
+	if err != nil {
+		if !r.Partial {
+			return h, nil, err
+		}
+		warnings = append(warnings, err.Error()+"; its configuration is written in version 2, which containerd 1.x and 2.x both read")
+	}
+	if h.KubeletPath == "" {
+		h.KubeletPath = kubeletPaths[0]
+		if !r.Partial {
+			return h, nil, fault.New(fault.Usage, "install kubelet", "%s does not exist", h.KubeletPath)
+		}
+		warnings = append(warnings, "kubelet is not installed at "+h.KubeletPath)
+	}
+	h.AppliedKubeletConfig = r.Applied[layout.KubeletConfig]
+	if h.KubeletUnit, err = imageUnit(r.Root, r.Applied); err != nil {
+		return h, nil, err
+	}
+	for path, into := range map[string]*[]byte{
+		layout.KubeletConfig: &h.KubeletConfig,
+		layout.HostsFile:     &h.HostsFile,
+	} {
+		if *into, err = readIfPresent(r.Root, path); err != nil {
+			return h, nil, err
+		}
+	}
+	h.ContainerdTemplate, err = findContainerdTemplate(r)
+	return h, warnings, err
+}
+
+func readIfPresent(root rootfs.Root, path string) ([]byte, error) {
+	data, err := root.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault.New(fault.Disk, "", "read %s: %w", path, err)
+	}
+	return data, nil
+}
+
+func findContainerdTemplate(r HostRequest) (*Document, error) {
+	path := r.ContainerdConfigFile
+	if path == "" {
+		data, err := readIfPresent(r.Root, containerdTemplate)
+		if data == nil || err != nil {
+			return nil, err
+		}
+		return &Document{containerdTemplate, data}, nil
+	}
+	data, err := readIfPresent(r.Root, path)
+	if err != nil {
+		return nil, err
+	}
+	if data == nil && !r.Root.Live() {
+		// Somebody who prepares an image from outside may name a file of theirs.
+		data, err = readIfPresent("/", path)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if data == nil {
+		return nil, fault.New(fault.Usage, "name a containerd configuration that exists on the node", "--containerd-config-file: %s does not exist", path)
+	}
+	return &Document{path, data}, nil
+}
+
+func kubeletVersion(ctx context.Context, r HostRequest) (kubelet.Version, error) {
+	const remedy = "install kubelet on the image, or name its version with --kubelet-version"
+	said, source := r.KubeletVersion, "--kubelet-version"
+	if said == "" {
+		recorded, err := readIfPresent(r.Root, kubeletVersionFile)
+		if err != nil {
+			return kubelet.Version{}, err
+		}
+		said, source = string(recorded), kubeletVersionFile
+	}
+	if said == "" {
+		out, path, err := askVersion(ctx, r.Root, kubeletPaths)
+		if err != nil {
+			return kubelet.Version{}, fault.New(fault.Usage, remedy, "version of kubelet: %w", err)
+		}
+		said, source = out, path+" --version"
+	}
+	v, err := kubelet.ParseVersion(said)
+	if err != nil {
+		return v, fault.New(fault.Usage, "write a Kubernetes version such as 1.34.4", "%s: %w", source, err)
+	}
+	if v.Minor < kubelet.Oldest || v.Minor > kubelet.Newest || v.Major != 1 {
+		return v, fault.New(fault.Usage, fmt.Sprintf("use a kubelet from 1.%d to 1.%d", kubelet.Oldest, kubelet.Newest),
+			"%s: kubelet %s is not supported", source, v)
+	}
+	return v, nil
+}
+
+var containerdVersionPattern = regexp.MustCompile(`\bv?([12]\.\d+\.\d+)`)
+
+func containerdVersion(ctx context.Context, r HostRequest) (string, error) {
+	if r.ContainerdVersion != "" {
+		return r.ContainerdVersion, nil
+	}
+	said, err := readIfPresent(r.Root, containerdVersionFile)
+	if err != nil {
+		return "", err
+	}
+	if said == nil {
+		out, _, err := askVersion(ctx, r.Root, containerdPaths)
+		if err != nil {
+			return "", fault.New(fault.Usage, "install containerd", "version of containerd: %w", err)
+		}
+		said = []byte(out)
+	}
+	m := containerdVersionPattern.FindSubmatch(said)
+	if m == nil {
+		return "", fault.New(fault.Usage, "record it in "+containerdVersionFile, "version of containerd: none in %q", strings.TrimSpace(string(said)))
+	}
+	return string(m[1]), nil
+}
+
+// askVersion runs a program of the image with --version.
+func askVersion(ctx context.Context, root rootfs.Root, paths []string) (out, path string, err error) {
+	path = root.FirstExisting(paths...)
+	if path == "" {
+		return "", "", fmt.Errorf("%s does not exist", paths[0])
+	}
+	program, err := root.Resolve(path, true)
+	if err != nil {
+		return "", path, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // a cold EBS volume pages slowly
+	defer cancel()
+	answer, err := exec.CommandContext(ctx, program, "--version").Output()
+	if err != nil {
+		return "", path, fmt.Errorf("%s --version: %w", path, err)
+	}
+	return string(answer), path, nil
+}
+
+// Where systemd looks for units and their drop-ins, first wins.
+var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"}
+
+// imageUnit finds what the image itself makes of kubelet.service: the command
+// line (the last ExecStart= of unit and drop-ins in systemd's order) and the
+// file it stands in. What nodeadm wrote does not count.
+func imageUnit(root rootfs.Root, applied map[string][]byte) (*KubeletUnit, error) {
+	var files []string // the unit, then its drop-ins in order
+	dropIns := map[string]string{}
+	for _, dir := range unitDirs {
+		if path := dir + "/" + layout.KubeletService; len(files) == 0 && root.Exists(path) {
+			files = append(files, path)
+		}
+		host, err := root.Resolve(dir+"/"+layout.KubeletService+".d", true)
+		if err != nil {
+			return nil, fault.New(fault.Disk, "", "look for drop-ins of %s: %w", layout.KubeletService, err)
+		}
+		found, _ := filepath.Glob(filepath.Join(host, "*.conf"))
+		for _, f := range found {
+			name := filepath.Base(f)
+			if _, hidden := dropIns[name]; !hidden {
+				dropIns[name] = dir + "/" + layout.KubeletService + ".d/" + name
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(dropIns)) {
+		files = append(files, dropIns[name])
+	}
+	var found *KubeletUnit
+	for _, path := range files {
+		data, err := readIfPresent(root, path)
+		if err != nil {
+			return nil, err
+		}
+		ours, written := applied[path]
+		if path == layout.KubeletArgs || path == layout.KubeletExtraArgs || written && bytes.Equal(data, ours) {
+			continue
+		}
+		options, err := unit.DeserializeOptions(bytes.NewReader(data))
+		if err != nil {
+			continue // systemd would not read it either, and says so itself
+		}
+		if strings.HasSuffix(path, ".service") {
+			found = &KubeletUnit{Path: path}
+		}
+		for _, o := range options {
+			if o.Section == "Service" && o.Name == "ExecStart" && o.Value != "" {
+				if found == nil {
+					found = &KubeletUnit{}
+				}
+				found.Path, found.Exec = path, o.Value
+			}
+		}
+	}
+	return found, nil
+}
+
+func thisMachine() Machine {
+	fips, _ := os.ReadFile("/proc/sys/crypto/fips_enabled") // absent without FIPS support
+	mounts, _ := os.ReadFile("/proc/mounts")
+	return Machine{
+		CPUs:   onlineCPUs("/sys/devices/system/cpu/online"),
+		NVIDIA: hasPCIVendor("/sys/bus/pci/devices", "0x10de"),
+		FIPS:   strings.TrimSpace(string(fips)) == "1",
+		BPFFS:  mountsBPF(mounts),
+	}
+}
+
+// onlineCPUs counts the processors in a list such as "0-3,5". Where that
+// cannot be read, Go's own count stands in.
+func onlineCPUs(path string) int {
+	list, err := os.ReadFile(path)
+	if err != nil {
+		return runtime.NumCPU()
+	}
+	count := 0
+	for part := range strings.SplitSeq(strings.TrimSpace(string(list)), ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if err == nil && isRange {
+			to, err = strconv.Atoi(last)
+		}
+		if err != nil || to < from {
+			return runtime.NumCPU()
+		}
+		count += to - from + 1
+	}
+	return count
+}
+
+func hasPCIVendor(devices, vendor string) bool {
+	files, _ := filepath.Glob(filepath.Join(devices, "*", "vendor"))
+	for _, f := range files {
+		id, err := os.ReadFile(f)
+		if err == nil && strings.TrimSpace(string(id)) == vendor {
+			return true
+		}
+	}
+	return false
+}
+
+func mountsBPF(mounts []byte) bool {
+	for line := range bytes.Lines(mounts) {
+		if f := strings.Fields(string(line)); len(f) > 2 && f[2] == "bpf" {
+			return true
+		}
+	}
+	return false
+}

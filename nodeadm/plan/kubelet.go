@@ -1,0 +1,270 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/eks-bootstrap/nodeadm/data/kubelet"
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/suggest"
+	"github.com/eks-bootstrap/nodeadm/internal/systemd"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
+	units "github.com/eks-bootstrap/nodeadm/systemd"
+)
+
+// externalCloudProvider is the first minor whose nodes are looked after by the
+// cloud controller manager instead of kubelet's built-in AWS code.
+const externalCloudProvider = 26
+
+// kubelet plans the service: its configuration, both drop-ins, the unit where
+// the image has none, and the credential provider for images.
+func (b *builder) kubelet() error {
+	if err := b.checkUserFlags(); err != nil {
+		return err
+	}
+	doc, err := b.kubeletConfig()
+	if err != nil {
+		return err
+	}
+	text, err := indentJSON(doc)
+	if err != nil {
+		return err
+	}
+	b.file(layout.KubeletConfig, text)
+	b.plan.HealthURL = b.healthURL(doc)
+
+	files := []string{layout.KubeletConfig, layout.KubeletArgs, layout.KubeletExtraArgs, layout.CACertificate,
+		layout.Kubeconfig, layout.BootstrapKubeconfig, layout.KubeletUnit, layout.CredentialProvider}
+
+	exec := b.kubeletExec()
+	dropIn, err := b.kubeletArgs(exec)
+	if err != nil {
+		return err
+	}
+	b.file(layout.KubeletArgs, dropIn)
+	if flags := b.config.Kubelet.Flags; len(flags) > 0 {
+		b.file(layout.KubeletExtraArgs, string(systemd.Environment("KUBELET_EXTRA_ARGS", flags)))
+	}
+	b.unit(Unit{Name: layout.KubeletService, Enabled: true, Files: files})
+	return nil
+}
+
+// checkUserFlags refuses flags that this kubelet does not have: it would exit
+// with a usage text when nobody is looking.
+func (b *builder) checkUserFlags() error {
+	v := b.facts.Host.Kubelet
+	var errs []error
+	for _, name := range b.config.Kubelet.FlagNames() {
+		plain := strings.ReplaceAll(name, "_", "-") // kubelet takes either
+		if kubelet.HasFlag(v, plain) {
+			continue
+		}
+		remedy := "leave it out"
+		var known []string
+		for row := range kubelet.Rows() {
+			if row.Kind == kubelet.Flag && row.Name == plain && row.Until != 0 && v.Minor >= row.Until {
+				remedy = fmt.Sprintf("leave it out: it was removed in 1.%d", row.Until)
+			}
+			if row.Kind == kubelet.Flag && kubelet.HasFlag(v, row.Name) {
+				known = append(known, row.Name)
+			}
+		}
+		if nearest := suggest.Nearest(plain, known); nearest != "" && remedy == "leave it out" {
+			remedy = "did you mean --" + nearest + "?"
+		}
+		errs = append(errs, fault.New(fault.Usage, remedy, "--kubelet-extra-args: kubelet %s has no flag --%s", v, name))
+	}
+	if value, _ := b.config.Kubelet.Flag("cloud-provider"); value == "aws" && v.Minor > 26 {
+		errs = append(errs, fault.New(fault.Usage, "leave it out", "--kubelet-extra-args: kubelet %s has no cloud provider aws; it was removed in 1.27", v))
+	}
+	return errors.Join(errs...)
+}
+
+// kubeletExec is kubelet's command line as nodeadm itself writes it.
+func (b *builder) kubeletExec() string {
+	v := b.facts.Host.Kubelet
+	words := []string{b.facts.Host.KubeletPath}
+	if b.runtimeName == "dockerd" && v.Minor < externalCloudProvider {
+		words = append(words, "--cloud-provider", "aws")
+	}
+	words = append(words, "--config", layout.KubeletConfig, "--kubeconfig", layout.Kubeconfig)
+	switch {
+	case b.runtimeName == "dockerd":
+		words = append(words, "--container-runtime", "docker", "--network-plugin", "cni")
+	case v.Minor < dockershimGone:
+		words = append(words, "--container-runtime", "remote", "--container-runtime-endpoint", layout.ContainerdSocket)
+	case !kubelet.HasField(v, "containerRuntimeEndpoint"):
+		words = append(words, "--container-runtime-endpoint", layout.ContainerdSocket)
+	}
+	return strings.Join(append(words, "$KUBELET_ARGS", "$KUBELET_EXTRA_ARGS"), " ")
+}
+
+// kubeletArgs plans 10-kubelet-args.conf: what the agent works out, for the
+// command line that will run.
+func (b *builder) kubeletArgs(own string) (string, error) {
+	exec, reset := own, ""
+	switch image := b.facts.Host.KubeletUnit; {
+	case image == nil:
+		b.file(layout.KubeletUnit, b.kubeletUnit(own))
+	case b.usable(image.Exec):
+		exec = image.Exec
+	default:
+		// The image starts kubelet in a way of its own, in which neither these
+		// arguments nor the user's would have any effect.
+		if name, isDropIn := dropInName(image.Path); isDropIn && name > "10-kubelet-args.conf" {
+			return "", fault.New(fault.Usage, "remove that drop-in, or let its ExecStart= end in $KUBELET_ARGS $KUBELET_EXTRA_ARGS",
+				"%s: it replaces kubelet's command line, so that no configuration would reach kubelet", image.Path)
+		}
+		reset = "ExecStart=\nExecStart=" + own + "\n"
+		if image.Exec != "" {
+			b.warn("kubelet's command line in " + image.Path + " leaves no place for arguments; " + layout.KubeletArgs + " replaces it")
+		}
+	}
+
+	v, host := b.facts.Host.Kubelet, b.facts.Host
+	nodeIP := b.facts.Instance.IPv4
+	if b.cluster.ipv6 {
+		nodeIP = b.facts.Instance.IPv6[0]
+		if n := len(b.facts.Instance.IPv6); n > 1 {
+			b.warn("the instance has " + strconv.Itoa(n) + " IPv6 addresses; the node uses the first, " + nodeIP.String())
+		}
+	}
+	args := []string{"--node-ip=" + nodeIP.String()}
+	if kubelet.HasFlag(v, "pod-infra-container-image") {
+		args = append(args, "--pod-infra-container-image="+b.sandboxImage)
+	}
+	args = append(args, "--v=2")
+	if v.Minor >= externalCloudProvider {
+		if name := b.facts.Instance.NodeName; name != "" {
+			args = append(args, "--hostname-override="+name)
+		}
+		args = append(args, "--cloud-provider=external")
+	} else if !hasFlag(exec, "cloud-provider") {
+		args = append(args, "--cloud-provider=aws")
+	}
+	if b.cluster.outpost {
+		args = append(args, "--bootstrap-kubeconfig="+layout.BootstrapKubeconfig)
+	}
+	switch {
+	case v.Minor < externalCloudProvider: // ECR credentials are built in
+	case host.CredentialProvider == "":
+		b.warn("ecr-credential-provider is not installed: kubelet will not be able to pull from private ECR repositories")
+	case !hasFlag(exec, "image-credential-provider-config"):
+		config, err := credentialProviderConfig(host.CredentialProvider, v)
+		if err != nil {
+			return "", err
+		}
+		b.file(layout.CredentialProvider, config)
+		args = append(args, "--image-credential-provider-config="+layout.CredentialProvider,
+			"--image-credential-provider-bin-dir="+host.CredentialProvider[:strings.LastIndex(host.CredentialProvider, "/")])
+	}
+	// kubelet adds up repeated --node-labels, so the user's own stay as they are.
+	if host.NVIDIA && v.Minor >= 35 {
+		args = append(args, "--node-labels=nvidia.com/gpu.present=true")
+	}
+	return string(systemd.Environment("KUBELET_ARGS", args)) + reset, nil
+}
+
+// usable tells whether a command line of the image's takes up what nodeadm
+// writes, for the runtime that was chosen.
+func (b *builder) usable(exec string) bool {
+	takes := func(variable string) bool {
+		return strings.Contains(exec, "$"+variable) || strings.Contains(exec, "${"+variable+"}")
+	}
+	docker := strings.Contains(exec, "--container-runtime docker") || strings.Contains(exec, "--container-runtime=docker")
+	return takes("KUBELET_ARGS") && takes("KUBELET_EXTRA_ARGS") &&
+		strings.Contains(exec, layout.KubeletConfig) && strings.Contains(exec, layout.Kubeconfig) &&
+		docker == (b.runtimeName == "dockerd")
+}
+
+// hasFlag tells whether a command line gives a flag, in either spelling.
+func hasFlag(commandLine, name string) bool {
+	for _, word := range strings.Fields(commandLine) {
+		if word == "--"+name || strings.HasPrefix(word, "--"+name+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+func dropInName(path string) (string, bool) {
+	dir, name := path[:strings.LastIndex(path, "/")], path[strings.LastIndex(path, "/")+1:]
+	return name, strings.HasSuffix(dir, ".service.d")
+}
+
+func (b *builder) kubeletUnit(exec string) string {
+	runtime, restart := layout.ContainerdService, "on-failure"
+	if b.runtimeName == "dockerd" {
+		runtime, restart = layout.DockerService, "always"
+	}
+	return strings.NewReplacer("@EXEC@", exec, "@RUNTIME@", runtime, "@RESTART@", restart).Replace(units.KubeletService)
+}
+
+// ecrImages are the registries of ECR in every partition.
+var ecrImages = []string{
+	"*.dkr.ecr.*.amazonaws.com",
+	"*.dkr-ecr.*.on.aws",
+	"*.dkr.ecr.*.amazonaws.com.cn",
+	"*.dkr-ecr.*.on.amazonwebservices.com.cn",
+	"*.dkr.ecr-fips.*.amazonaws.com",
+	"*.dkr-ecr-fips.*.on.aws",
+	"*.dkr.ecr.*.c2s.ic.gov",
+	"*.dkr.ecr.*.sc2s.sgov.gov",
+	"*.dkr.ecr.*.cloud.adc-e.uk",
+	"*.dkr.ecr.*.csp.hci.ic.gov",
+	"*.dkr.ecr.*.amazonaws.eu",
+	"public.ecr.aws",
+}
+
+// credentialProviderConfig tells kubelet when to ask the ECR credential
+// provider. The provider program speaks v1 since the release for 1.27.
+func credentialProviderConfig(program string, v kubelet.Version) (string, error) {
+	images, api := ecrImages, "credentialprovider.kubelet.k8s.io/v1"
+	if v.Minor >= 32 {
+		images = append(images[:len(images):len(images)], "ecr-public.aws.com")
+	}
+	if v.Minor < 27 {
+		api = "credentialprovider.kubelet.k8s.io/v1alpha1"
+	}
+	return indentJSON(map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1",
+		"kind":       "CredentialProviderConfig",
+		"providers": []any{map[string]any{
+			"name":                 program[strings.LastIndex(program, "/")+1:],
+			"matchImages":          images,
+			"defaultCacheDuration": "12h0m0s",
+			"apiVersion":           api,
+		}},
+	})
+}
+
+// healthURL is where kubelet will answer, with the user's flags over the
+// document.
+func (b *builder) healthURL(doc map[string]any) string {
+	address, port := layout.KubeletHealthAddress, strconv.Itoa(layout.KubeletHealthPort)
+	if a, ok := doc["healthzBindAddress"].(string); ok && a != "" {
+		address = a
+	}
+	if p, ok := doc["healthzPort"].(json.Number); ok {
+		port = p.String()
+	}
+	if a, given := b.config.Kubelet.Flag("healthz-bind-address"); given {
+		address = a
+	}
+	if p, given := b.config.Kubelet.Flag("healthz-port"); given {
+		port = p
+	}
+	if port == "0" {
+		return ""
+	}
+	if address == "0.0.0.0" || address == "::" || address == "" {
+		address = layout.KubeletHealthAddress
+	}
+	if strings.Contains(address, ":") {
+		address = "[" + address + "]"
+	}
+	return "http://" + address + ":" + port + "/healthz"
+}

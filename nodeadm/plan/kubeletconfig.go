@@ -1,0 +1,194 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+
+	"github.com/eks-bootstrap/nodeadm/data/kubelet"
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
+)
+
+// kubeletConfig is the KubeletConfiguration. It has three layers: defaults,
+// over them what somebody other than nodeadm wrote into the document that
+// stands on the node (user data edits it before calling bootstrap.sh, images
+// ship one), and over that what follows from the instance and the user's
+// settings.
+func (b *builder) kubeletConfig() (map[string]any, error) {
+	live, err := b.liveKubeletConfig()
+	if err != nil {
+		return nil, err
+	}
+	applied, err := decodeJSON(b.facts.Host.AppliedKubeletConfig)
+	if err != nil {
+		return nil, fault.New(fault.Disk, "remove "+layout.AppliedFile, "%s: the record of %s: %w", layout.AppliedFile, layout.KubeletConfig, err)
+	}
+	doc := kubeletDefaults(b.facts.Host.Kubelet)
+	overlay(doc, foreign(live, applied))
+	overlay(doc, b.kubeletSettings())
+	if _, given := b.config.Kubelet.Flag("reserved-cpus"); given {
+		// kubelet refuses reserved CPUs together with these.
+		delete(doc, "kubeReservedCgroup")
+		delete(doc, "systemReservedCgroup")
+	}
+	return doc, nil
+}
+
+// liveKubeletConfig is the document that stands on the node, nil if none does.
+func (b *builder) liveKubeletConfig() (map[string]any, error) {
+	doc, err := decodeJSON(b.facts.Host.KubeletConfig)
+	if err != nil {
+		return nil, fault.New(fault.Usage, "mend the file, or remove it to get the defaults", "%s: %w", layout.KubeletConfig, err)
+	}
+	return doc, nil
+}
+
+// decodeJSON reads an object, numbers exactly as they are written.
+func decodeJSON(data []byte) (doc map[string]any, err error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if err := dec.Decode(&doc); err != nil {
+		return nil, fmt.Errorf("not a JSON object: %w", err)
+	}
+	return doc, nil
+}
+
+// foreign is the part of live that nodeadm did not write: fields that are not
+// in the document it last wrote, or have another value there.
+func foreign(live, applied map[string]any) map[string]any {
+	rest := map[string]any{}
+	for key, value := range live {
+		ours, written := applied[key]
+		nested, isMap := value.(map[string]any)
+		oursNested, oursIsMap := ours.(map[string]any)
+		switch {
+		case isMap && oursIsMap:
+			if part := foreign(nested, oursNested); len(part) > 0 {
+				rest[key] = part
+			}
+		case !written || !reflect.DeepEqual(value, ours):
+			rest[key] = value
+		}
+	}
+	return rest
+}
+
+// overlay puts the fields of top over those of doc, maps field by field,
+// everything else as a whole.
+func overlay(doc, top map[string]any) {
+	for key, value := range top {
+		nested, isMap := value.(map[string]any)
+		under, underIsMap := doc[key].(map[string]any)
+		if isMap && underIsMap {
+			under = maps.Clone(under)
+			overlay(under, nested)
+			doc[key] = under
+			continue
+		}
+		doc[key] = value
+	}
+}
+
+// kubeletSettings are the fields that nodeadm decides on every run.
+func (b *builder) kubeletSettings() map[string]any {
+	v := b.facts.Host.Kubelet
+	s := map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1",
+		"kind":       "KubeletConfiguration",
+		"clusterDNS": b.cluster.dns,
+		"evictionHard": map[string]any{
+			"memory.available":  "100Mi",
+			"nodefs.available":  "10%",
+			"nodefs.inodesFree": "5%",
+		},
+		"kubeReserved": kubeReserved(b.facts.Host.CPUs, b.plan.MaxPods, b.config.Kubelet.ReservedPolicy),
+	}
+	if b.plan.MaxPods.Written {
+		s["maxPods"] = b.plan.MaxPods.ENILimited
+	}
+	if v.Minor >= externalCloudProvider {
+		s["providerID"] = "aws:///" + b.facts.Instance.Zone + "/" + b.facts.Instance.ID
+	}
+	if b.runtimeName == "containerd" {
+		s["cgroupDriver"] = "systemd"
+		s["kubeReservedCgroup"] = "/runtime"
+		s["systemReservedCgroup"] = "/system"
+		if kubelet.HasField(v, "containerRuntimeEndpoint") {
+			s["containerRuntimeEndpoint"] = layout.ContainerdSocket
+		}
+	}
+	return s
+}
+
+// kubeletDefaults are the fields that anybody may have set otherwise.
+func kubeletDefaults(v kubelet.Version) map[string]any {
+	gates := map[string]any{}
+	for gate, since := range map[string]int{
+		"RotateKubeletServerCertificate": kubelet.Oldest,
+		"DynamicResourceAllocation":      33,
+		"MutableCSINodeAllocatableCount": 34,
+	} {
+		if v.Minor >= since && kubelet.HasGate(v, gate) {
+			gates[gate] = true
+		}
+	}
+	d := map[string]any{
+		"address": "0.0.0.0",
+		"authentication": map[string]any{
+			"anonymous": map[string]any{"enabled": false},
+			"webhook":   map[string]any{"enabled": true, "cacheTTL": "2m0s"},
+			"x509":      map[string]any{"clientCAFile": layout.CACertificate},
+		},
+		"authorization": map[string]any{
+			"mode":    "Webhook",
+			"webhook": map[string]any{"cacheAuthorizedTTL": "5m0s", "cacheUnauthorizedTTL": "30s"},
+		},
+		"cgroupDriver":          "cgroupfs",
+		"cgroupRoot":            "/",
+		"clusterDomain":         "cluster.local",
+		"featureGates":          gates,
+		"hairpinMode":           "hairpin-veth",
+		"protectKernelDefaults": true,
+		"readOnlyPort":          0,
+		"serializeImagePulls":   false,
+		"serverTLSBootstrap":    true,
+		"tlsCipherSuites": []any{
+			"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+			"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+			"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+			"TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+			"TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+			"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+			"TLS_RSA_WITH_AES_256_GCM_SHA384",
+			"TLS_RSA_WITH_AES_128_GCM_SHA256",
+		},
+	}
+	if kubelet.HasField(v, "logging.verbosity") {
+		d["logging"] = map[string]any{"verbosity": 2}
+	}
+	// kubelet's own limits were too low for busy nodes until 1.27 raised them.
+	if v.Minor >= 22 && v.Minor <= 26 {
+		d["kubeAPIQPS"], d["kubeAPIBurst"] = 10, 20
+	}
+	if v.Minor >= 34 {
+		d["shutdownGracePeriod"], d["shutdownGracePeriodCriticalPods"] = "2m30s", "30s"
+	}
+	return d
+}
+
+// indentJSON writes a document with sorted keys, two spaces and a newline at
+// the end; & < > stay as they are, since no browser reads this.
+func indentJSON(doc any) (string, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(doc)
+	return out.String(), err
+}

@@ -1,0 +1,114 @@
+// Package plan works out a node from a configuration and facts: every file
+// with its bytes, every unit with what becomes of it.
+//
+// It is a pure function. No clock, no disk, no network, no environment: the
+// same input gives the same plan, byte for byte, so that a dry run, a test and
+// the real run cannot differ.
+package plan
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
+)
+
+// Plan is what a node is going to be.
+type Plan struct {
+	Files []File // sorted by path
+	Units []Unit // in the order they are brought up
+
+	MaxPods MaxPods
+	// HealthURL is where kubelet answers when it is well; "" if the
+	// configuration switches that off.
+	HealthURL string
+	// Disks is the strategy for instance store volumes, "" for none.
+	Disks string
+	// Warnings are for people: what was assumed, and what will not work.
+	Warnings []string
+}
+
+// File is a file of the node.
+type File struct {
+	Path string
+	Mode fs.FileMode
+	Data []byte
+	// Shared: the file is the system's and only a part of it is nodeadm's, so
+	// it is never removed.
+	Shared bool
+}
+
+// Unit is a systemd unit and the files whose change it must be restarted for.
+type Unit struct {
+	Name    string
+	Enabled bool // starts at boot
+	Files   []string
+	// StartOnly: changes need no restart, it only has to be active.
+	StartOnly bool
+}
+
+// Build makes the plan.
+func Build(c config.Config, f facts.Facts) (Plan, error) {
+	b := &builder{config: c, facts: f}
+	b.plan.Warnings = slices.Clone(f.Warnings)
+	b.plan.Disks = c.LocalDisks
+	if err := b.settle(); err != nil {
+		return Plan{}, err
+	}
+	err := errors.Join(
+		b.bpfMount(),
+		b.clusterCA(),
+		b.kubeconfig(),
+		b.hostsFile(),
+		b.runtime(),
+		b.kubelet(),
+	)
+	if err != nil {
+		return Plan{}, err
+	}
+	slices.SortFunc(b.plan.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return b.plan, nil
+}
+
+// builder holds the input, what was settled from it, and the plan so far.
+type builder struct {
+	config config.Config
+	facts  facts.Facts
+	plan   Plan
+
+	cluster      cluster
+	runtimeName  string // "containerd" or "dockerd"
+	sandboxImage string
+}
+
+func (b *builder) file(path, data string) {
+	b.plan.Files = append(b.plan.Files, File{Path: path, Mode: 0o644, Data: []byte(data)})
+}
+
+func (b *builder) unit(u Unit) { b.plan.Units = append(b.plan.Units, u) }
+
+func (b *builder) warn(message string) { b.plan.Warnings = append(b.plan.Warnings, message) }
+
+// settle decides what several files depend on.
+func (b *builder) settle() error {
+	runtime, err := b.chooseRuntime()
+	if err != nil {
+		return err
+	}
+	b.runtimeName = runtime
+	if b.cluster, err = settleCluster(b.config.Cluster, b.facts); err != nil {
+		return err
+	}
+	b.sandboxImage = sandboxImage(b.config.PauseImage, b.facts)
+	b.plan.MaxPods, err = b.maxPods()
+	return err
+}
+
+func (b *builder) clusterCA() error {
+	b.file(layout.CACertificate, string(b.cluster.ca))
+	return nil
+}

@@ -1,0 +1,186 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
+)
+
+// dockershimGone is the first minor of Kubernetes without dockershim.
+const dockershimGone = 24
+
+// chooseRuntime follows bootstrap.sh: dockerd is the default while kubelet
+// still has dockershim, and containerd the only choice afterwards.
+func (b *builder) chooseRuntime() (string, error) {
+	minor, asked := b.facts.Host.Kubelet.Minor, b.config.Runtime
+	if minor < dockershimGone {
+		if asked != "" {
+			return asked, nil
+		}
+		return "dockerd", nil
+	}
+	if asked == "dockerd" {
+		return "", fault.New(fault.Usage, "leave it out, or write --container-runtime containerd",
+			"--container-runtime dockerd: kubelet %s runs pods with containerd only; dockerd ended with kubelet 1.23", b.facts.Host.Kubelet)
+	}
+	var errs []error
+	if b.config.Docker.Config != "" {
+		errs = append(errs, fault.New(fault.Usage, "leave it out", "--docker-config-json: kubelet %s does not use dockerd", b.facts.Host.Kubelet))
+	}
+	if b.config.Docker.Bridge {
+		errs = append(errs, fault.New(fault.Usage, "leave it out", "--enable-docker-bridge: kubelet %s does not use dockerd", b.facts.Host.Kubelet))
+	}
+	return "containerd", errors.Join(errs...)
+}
+
+func (b *builder) runtime() error {
+	if b.runtimeName == "dockerd" {
+		return b.dockerd()
+	}
+	if b.config.Docker.Config != "" || b.config.Docker.Bridge {
+		b.warn("--docker-config-json and --enable-docker-bridge have no effect with containerd")
+	}
+	return b.containerd()
+}
+
+func (b *builder) containerd() error {
+	text := containerdConfig(b.facts.Host, b.sandboxImage)
+	if template := b.facts.Host.ContainerdTemplate; template != nil {
+		text = strings.ReplaceAll(string(template.Data), "SANDBOX_IMAGE", b.sandboxImage)
+		if err := checkContainerdTemplate(template.Path, text, b.facts.Host.Containerd); err != nil {
+			return err
+		}
+	}
+	if h := b.facts.Host; h.NVIDIA && !h.NVIDIARuntime {
+		b.warn("an NVIDIA device is present and /usr/bin/nvidia-container-runtime is not installed: pods will not see the GPU")
+	}
+	b.file(layout.ContainerdConfig, text)
+	b.unit(Unit{Name: layout.ContainerdService, Enabled: true, Files: []string{layout.ContainerdConfig}})
+	return nil
+}
+
+// checkContainerdTemplate refuses what containerd could not start with.
+func checkContainerdTemplate(path, text, containerd string) error {
+	var doc struct {
+		Version int `toml:"version"`
+	}
+	if _, err := toml.Decode(text, &doc); err != nil {
+		var parse toml.ParseError
+		if errors.As(err, &parse) {
+			return fault.New(fault.Usage, "mend the TOML at that place", "%s:%d:%d: %s", path, parse.Position.Line, parse.Position.Col, parse.Message)
+		}
+		return fault.New(fault.Usage, "", "%s: %w", path, err)
+	}
+	if doc.Version >= 3 && strings.HasPrefix(containerd, "1.") {
+		return fault.New(fault.Usage, "write it in version 2", "%s: it is written in version %d, which containerd %s does not read", path, doc.Version, containerd)
+	}
+	return nil
+}
+
+// containerdConfig is containerd's configuration: in version 3 for containerd
+// 2.x, else in version 2, which every containerd reads.
+func containerdConfig(h facts.Host, sandboxImage string) string {
+	var t tomlText
+	v3 := strings.HasPrefix(h.Containerd, "2.")
+	images, runtime, version := `plugins."io.containerd.grpc.v1.cri"`, `plugins."io.containerd.grpc.v1.cri"`, 2
+	if v3 {
+		images, runtime, version = `plugins."io.containerd.cri.v1.images"`, `plugins."io.containerd.cri.v1.runtime"`, 3
+	}
+	t.line("version = %d", version)
+	t.line("root = %q", "/var/lib/containerd")
+	t.line("state = %q", "/run/containerd")
+	t.line("imports = [%q]", layout.ContainerdConfigDir+"/*.toml")
+	t.table("grpc")
+	t.line("address = %q", strings.TrimPrefix(layout.ContainerdSocket, "unix://"))
+
+	defaultRuntime := "runc"
+	if h.NVIDIA && h.NVIDIARuntime {
+		defaultRuntime = "nvidia"
+	}
+	// Container Device Interface: understood from containerd 1.7 on, wanted by
+	// dynamic resource allocation in kubelet 1.32 and newer.
+	cdi := h.Kubelet.Minor >= 32
+	knowsCDI := v3 || strings.HasPrefix(h.Containerd, "1.7.")
+	if v3 {
+		t.table(images)
+		t.line("discard_unpacked_layers = true")
+		t.table(images + ".pinned_images")
+		t.line("sandbox = %q", sandboxImage)
+		t.table(images + ".registry")
+		t.line("config_path = %q", "/etc/containerd/certs.d:/etc/docker/certs.d")
+		t.table(runtime)
+		t.line("enable_cdi = %t", cdi)
+		t.table(runtime + ".containerd")
+		t.line("default_runtime_name = %q", defaultRuntime)
+	} else {
+		t.table(runtime)
+		t.line("sandbox_image = %q", sandboxImage)
+		if knowsCDI {
+			t.line("enable_cdi = %t", cdi)
+		}
+		t.table(runtime + ".registry")
+		t.line("config_path = %q", "/etc/containerd/certs.d:/etc/docker/certs.d")
+		t.table(runtime + ".containerd")
+		t.line("default_runtime_name = %q", defaultRuntime)
+		t.line("discard_unpacked_layers = true")
+	}
+	runtimes := []struct{ name, binary string }{{"runc", ""}}
+	if defaultRuntime == "nvidia" {
+		runtimes = append(runtimes, struct{ name, binary string }{"nvidia", nvidiaRuntime})
+	}
+	for _, r := range runtimes {
+		t.table(runtime + ".containerd.runtimes." + r.name)
+		t.line("runtime_type = %q", "io.containerd.runc.v2")
+		t.table(runtime + ".containerd.runtimes." + r.name + ".options")
+		t.line("SystemdCgroup = true")
+		if r.binary != "" {
+			t.line("BinaryName = %q", r.binary)
+		}
+	}
+	t.table(runtime + ".cni")
+	t.line("bin_dir = %q", "/opt/cni/bin")
+	t.line("conf_dir = %q", "/etc/cni/net.d")
+	return t.String()
+}
+
+const nvidiaRuntime = "/usr/bin/nvidia-container-runtime"
+
+type tomlText struct{ strings.Builder }
+
+func (t *tomlText) line(format string, args ...any) { fmt.Fprintf(t, format+"\n", args...) }
+func (t *tomlText) table(name string)               { t.line("\n[%s]", name) }
+
+// dockerd plans Docker for a kubelet that still has dockershim.
+func (b *builder) dockerd() error {
+	settings := map[string]any{
+		"bridge":                   "none",
+		"log-driver":               "json-file",
+		"log-opts":                 map[string]any{"max-size": "10m", "max-file": "10"},
+		"live-restore":             true,
+		"max-concurrent-downloads": 10,
+		"default-ulimits":          map[string]any{"memlock": map[string]any{"Hard": -1, "Name": "memlock", "Soft": -1}},
+	}
+	if given := b.config.Docker.Config; given != "" {
+		settings = nil
+		if err := json.Unmarshal([]byte(given), &settings); err != nil {
+			return fault.New(fault.Usage, "write a JSON object", "--docker-config-json: %w", err)
+		}
+	}
+	if b.config.Docker.Bridge {
+		settings["bridge"], settings["live-restore"] = "docker0", false
+	}
+	text, err := indentJSON(settings)
+	if err != nil {
+		return err
+	}
+	b.file(layout.DockerConfig, text)
+	b.unit(Unit{Name: layout.DockerService, Enabled: true, Files: []string{layout.DockerConfig}})
+	return nil
+}
