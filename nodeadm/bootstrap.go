@@ -48,10 +48,11 @@ type Options struct {
 	AWS awsapi.Options
 	// KubeletVersion and ContainerdVersion are used instead of asking the image.
 	KubeletVersion, ContainerdVersion string
-	// Machine, if set, makes this a simulation: it stands for the hardware, and
-	// the image is taken to hold what a node needs.
+	// Machine, if set, stands for the hardware and kernel this runs on.
 	Machine *facts.Machine
-	Log     logrus.FieldLogger
+	// Simulated: the image is taken to hold the programs that a node needs.
+	Simulated bool
+	Log       logrus.FieldLogger
 }
 
 // Result is what a bootstrap did.
@@ -122,9 +123,7 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 	if b.record, err = apply.ReadRecord(b.root); err != nil {
 		return err
 	}
-	metadata := imds.New(imds.Options{Endpoint: b.options.IMDSEndpoint, Report: func(path string, err error, attempt int, waited time.Duration) {
-		b.log.Warnf("waiting for instance metadata %s since %s, attempt %d: %v", path, waited.Round(100*time.Millisecond), attempt, err)
-	}})
+	metadata := imds.New(imds.Options{Endpoint: b.options.IMDSEndpoint, Report: b.waiting})
 	_, ownName := b.config.Kubelet.Flag("hostname-override")
 	request := facts.Request{
 		Host: facts.HostRequest{
@@ -133,7 +132,7 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 			ContainerdVersion:    b.options.ContainerdVersion,
 			ContainerdConfigFile: b.config.Containerd.ConfigFile,
 			Machine:              b.options.Machine,
-			Simulated:            b.options.Machine != nil,
+			Simulated:            b.options.Simulated,
 			Applied:              b.record,
 			Partial:              !b.root.Live() || b.options.NoStart,
 		},
@@ -141,9 +140,7 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 		AWS: func(region string) *awsapi.Client {
 			o := b.options.AWS
 			o.Region, o.IMDS = region, metadata
-			o.Report = func(action string, err error, attempt int, waited time.Duration) {
-				b.log.Warnf("waiting for %s since %s, attempt %d: %v", action, waited.Round(100*time.Millisecond), attempt, err)
-			}
+			o.Report = b.waiting
 			return awsapi.New(o)
 		},
 		ClusterRetries: b.config.Cluster.DescribeRetries,
@@ -159,6 +156,11 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 	}
 	b.result.Facts, err = facts.Gather(ctx, request)
 	return err
+}
+
+// waiting says what the run is waiting for, so that it is never silent.
+func (b *bootstrap) waiting(err error, attempt int, waited time.Duration) {
+	b.log.Warnf("attempt %d, waiting since %s: %v", attempt, waited.Round(100*time.Millisecond), err)
 }
 
 // build makes the plan and says what people should know of it.

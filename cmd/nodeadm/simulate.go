@@ -78,6 +78,7 @@ func simulate(c *cli.Context) error {
 		KubeletVersion:    c.String("kubelet-version"),
 		ContainerdVersion: simulatedContainerd,
 		Machine:           simulatedMachine(world.Instance.Type),
+		Simulated:         true,
 		Log:               log,
 	}
 	options.AWS.Endpoints = map[string]string{"": endpoint}

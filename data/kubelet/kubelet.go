@@ -20,6 +20,11 @@ const (
 	Newest = 37
 )
 
+// ExternalCloudProvider is the first minor whose nodes are looked after by the
+// cloud controller manager; before it, kubelet's built-in AWS code did that.
+// EKS made the change with 1.26, Kubernetes dropped the built-in code in 1.27.
+const ExternalCloudProvider = 26
+
 //go:embed table.txt
 var table string
 

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -37,7 +38,7 @@ type Options struct {
 	AccessKeyID, SecretAccessKey, SessionToken string
 	IMDS                                       *imds.Client
 	// Report is told while something is waited for; see retry.Policy.
-	Report func(action string, err error, attempt int, waited time.Duration)
+	Report func(err error, attempt int, waited time.Duration)
 }
 
 // Client calls AWS APIs. It is safe for concurrent use.
@@ -90,12 +91,7 @@ var ErrDenied = errors.New("denied")
 // call repeats one API call. permission names what the node's role needs for
 // it, in IAM's words; attempts 0 means until ctx ends.
 func (c *Client) call(ctx context.Context, permission string, attempts int, do func(context.Context) error) error {
-	policy := retry.Policy{Base: 500 * time.Millisecond, Max: 15 * time.Second, Attempts: attempts, ReportEvery: 5 * time.Second}
-	if c.options.Report != nil {
-		policy.Report = func(err error, attempt int, waited time.Duration) {
-			c.options.Report(permission, err, attempt, waited)
-		}
-	}
+	policy := retry.Policy{Base: 500 * time.Millisecond, Max: 15 * time.Second, Attempts: attempts, Report: c.options.Report, ReportEvery: 5 * time.Second}
 	err := retry.Do(ctx, policy, func(ctx context.Context) error {
 		err := do(ctx)
 		if err == nil {
@@ -130,6 +126,10 @@ func classify(permission, region string, err error) error {
 		status = response.HTTPStatusCode()
 	}
 	if !errors.As(err, &api) {
+		// What happened on the wire, without the SDK's words around it.
+		if wire := (*url.Error)(nil); errors.As(err, &wire) {
+			err = wire
+		}
 		return fmt.Errorf("%s: %w", permission, err)
 	}
 	said := fmt.Sprintf("%s: %s: %s", permission, api.ErrorCode(), api.ErrorMessage())

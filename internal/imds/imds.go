@@ -19,7 +19,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/retry"
@@ -34,6 +33,8 @@ const (
 const (
 	tryTimeout = 2 * time.Second // for one request; the real service answers within milliseconds
 	maxBody    = 1 << 20         // user data is at most 16 KiB; nothing else comes near
+
+	tokenTTLHeader = "X-Aws-Ec2-Metadata-Token-Ttl-Seconds" // in the answer to the token request
 	// A token that the service itself gave out and then refuses is a service
 	// that does not speak the protocol; a few fresh tokens are enough to know.
 	maxUnauthorized = 4
@@ -45,21 +46,22 @@ type Options struct {
 	// and IPv6 where there is no IPv4.
 	Endpoint string
 	// Report is told while something is waited for; see retry.Policy.
-	Report func(request string, err error, attempt int, waited time.Duration)
+	Report func(err error, attempt int, waited time.Duration)
 }
 
 // Client reads instance metadata. It is safe for concurrent use.
 type Client struct {
 	options Options
 
+	token *gate
+
 	mu       sync.Mutex
 	endpoint string
 	sdk      *sdk.Client
-	token    *gate
 }
 
 // New makes a client. Nothing is sent until the first read.
-func New(o Options) *Client { return &Client{options: o, endpoint: o.Endpoint} }
+func New(o Options) *Client { return &Client{options: o, endpoint: o.Endpoint, token: newGate()} }
 
 // ErrAbsent is what an optional read of a path that has no value ends with.
 var ErrAbsent = errors.New("not present in instance metadata")
@@ -78,23 +80,33 @@ func (c *Client) Lookup(ctx context.Context, path string, accept func(string) er
 }
 
 func (c *Client) get(ctx context.Context, path string, wait bool, accept func(string) error) error {
-	policy := retry.Policy{Base: 100 * time.Millisecond, Max: 2 * time.Second, ReportEvery: 5 * time.Second}
-	if c.options.Report != nil {
-		policy.Report = func(err error, attempt int, waited time.Duration) {
-			c.options.Report(path, err, attempt, waited)
-		}
+	// One read goes first and brings the token, waiting and reporting if it
+	// must; the others follow when the token is there, all side by side.
+	leads, err := c.token.enter(ctx)
+	if err != nil {
+		return fault.Wrap(fault.AWS, err)
 	}
+	err = c.patiently(ctx, path, wait, accept)
+	c.token.leave(leads, err)
+	return err
+}
+
+// patiently reads until there is an answer or no hope of one.
+func (c *Client) patiently(ctx context.Context, path string, wait bool, accept func(string) error) error {
+	policy := retry.Policy{Base: 100 * time.Millisecond, Max: 2 * time.Second, Report: c.options.Report, ReportEvery: 5 * time.Second}
 	unauthorized, garbage := 0, 0
+	nonsense := func(err error) error {
+		// Half an answer may be whole the next time; nonsense stays nonsense.
+		if garbage++; garbage >= 3 {
+			return retry.Final(fault.New(fault.AWS, remedyGarbage, "%w", err))
+		}
+		return err
+	}
 	err := retry.Do(ctx, policy, func(ctx context.Context) error {
 		body, err := c.try(ctx, path)
 		if err == nil {
 			if err := accept(body); err != nil {
-				err = fmt.Errorf("instance metadata: GET /latest/%s: %w", path, err)
-				// Half an answer may be whole the next time; nonsense stays nonsense.
-				if garbage++; garbage >= 3 {
-					return retry.Final(fault.New(fault.AWS, remedyGarbage, "%w", err))
-				}
-				return err
+				return nonsense(fmt.Errorf("instance metadata: GET /latest/%s: %w", path, err))
 			}
 			return nil
 		}
@@ -102,17 +114,19 @@ func (c *Client) get(ctx context.Context, path string, wait bool, accept func(st
 		if !errors.As(err, &request) {
 			return err
 		}
-		switch status := request.status; {
-		case status == http.StatusForbidden:
+		switch request.status {
+		case http.StatusForbidden:
 			return retry.Final(fault.New(fault.AWS, remedyForbidden, "%w", err))
-		case status == http.StatusNotFound && !wait && !request.token:
-			return retry.Final(ErrAbsent)
-		case status == http.StatusUnauthorized:
+		case http.StatusNotFound:
+			if !wait && request.method == http.MethodGet {
+				return retry.Final(ErrAbsent)
+			}
+		case http.StatusUnauthorized:
 			if unauthorized++; unauthorized >= maxUnauthorized {
 				return retry.Final(fault.New(fault.AWS, remedyUnauthorized, "%w", err))
 			}
-		case status == http.StatusBadRequest:
-			return retry.Final(fault.New(fault.AWS, remedyGarbage, "%w", err))
+		case http.StatusOK, http.StatusBadRequest:
+			return nonsense(err)
 		}
 		return err
 	})
@@ -141,6 +155,9 @@ func timeoutRemedy(last error) string {
 	if !errors.As(last, &request) || request.status == 0 {
 		return remedyUnreachable
 	}
+	if request.status == http.StatusNotFound && request.method == http.MethodPut {
+		return remedyGarbage
+	}
 	if request.status == http.StatusNotFound {
 		return remedyAbsent
 	}
@@ -149,50 +166,77 @@ func timeoutRemedy(last error) string {
 
 // requestError is one failed request, named as it went over the wire.
 type requestError struct {
-	method, path string
-	token        bool // the token request failed, not the read
-	status       int  // 0: no answer at all
-	cause        error
+	exchange
+	cause error
 }
 
 func (e *requestError) Error() string {
-	what := fmt.Sprintf("instance metadata: %s /latest/%s", e.method, e.path)
-	if e.status != 0 {
-		return fmt.Sprintf("%s: the service answered %d %s", what, e.status, http.StatusText(e.status))
+	what := fmt.Sprintf("instance metadata: %s %s", e.method, e.path)
+	switch e.status {
+	case 0:
+		return fmt.Sprintf("%s: %v", what, e.cause)
+	case http.StatusOK:
+		if e.method == http.MethodPut {
+			return what + ": the answer is no session token"
+		}
+		return fmt.Sprintf("%s: the answer is not understood: %v", what, e.cause)
 	}
-	return fmt.Sprintf("%s: %v", what, e.cause)
+	return fmt.Sprintf("%s: the service answered %d %s", what, e.status, http.StatusText(e.status))
 }
 
 func (e *requestError) Unwrap() error { return e.cause }
 
-// try makes one request. The first one to be made fetches the token; all
-// others wait for that and then go side by side.
+// exchange is the last thing that went over the wire for one read: the token
+// request or the read itself. The SDK wraps failures so that neither the
+// request nor the status can be told from the error.
+type exchange struct {
+	method, path string
+	status       int // 0: no answer
+	err          error
+}
+
+type exchangeKey struct{}
+
+// watcher notes each exchange, and opens the gate as soon as the token is there.
+type watcher struct {
+	next  http.RoundTripper
+	token *gate
+}
+
+func (w *watcher) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := w.next.RoundTrip(r)
+	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
+		*x = exchange{method: r.Method, path: r.URL.Path, err: err}
+		if resp != nil {
+			x.status = resp.StatusCode
+		}
+	}
+	if err == nil && r.Method == http.MethodPut && resp.StatusCode == http.StatusOK && resp.Header.Get(tokenTTLHeader) != "" {
+		w.token.open()
+	}
+	return resp, err
+}
+
+// try makes one request, and one for the token before it where there is none.
 func (c *Client) try(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	client, token, err := c.client(ctx)
+	last := exchange{method: http.MethodPut, path: "/latest/api/token"}
+	client, err := c.client(ctx)
 	if err != nil {
-		return "", err
+		return "", &requestError{last, plainCause(err)}
 	}
-	leads := token.enter(ctx)
-	defer token.leave(leads)
-
-	body, err := read(ctx, client, path)
+	body, err := read(context.WithValue(ctx, exchangeKey{}, &last), client, path)
 	if err == nil {
 		return body, nil
 	}
-	failed := &requestError{method: http.MethodGet, path: path, cause: rootCause(err)}
-	var status interface{ HTTPStatusCode() int }
-	if errors.As(err, &status) {
-		failed.status = status.HTTPStatusCode()
+	if last.err != nil {
+		err = last.err
 	}
-	if !token.open() {
-		failed.method, failed.path, failed.token = http.MethodPut, "api/token", true
-	}
-	if failed.status == http.StatusUnauthorized {
+	if last.status == http.StatusUnauthorized {
 		c.forget(client)
 	}
-	return "", failed
+	return "", &requestError{last, plainCause(err)}
 }
 
 func read(ctx context.Context, client *sdk.Client, path string) (string, error) {
@@ -218,27 +262,26 @@ func read(ctx context.Context, client *sdk.Client, path string) (string, error) 
 }
 
 // client returns the SDK's client, choosing the endpoint on first use.
-func (c *Client) client(ctx context.Context) (*sdk.Client, *gate, error) {
+func (c *Client) client(ctx context.Context) (*sdk.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.endpoint == "" {
 		endpoint, err := reachable(ctx)
 		if err != nil {
-			return nil, nil, &requestError{method: http.MethodPut, path: "api/token", token: true, cause: err}
+			return nil, err
 		}
 		c.endpoint = endpoint
 	}
 	if c.sdk == nil {
-		c.token = newGate()
 		c.sdk = sdk.New(sdk.Options{
 			Endpoint:          strings.TrimRight(c.endpoint, "/"),
 			ClientEnableState: sdk.ClientEnabled,
 			EnableFallback:    aws.FalseTernary, // never IMDSv1
 			Retryer:           aws.NopRetryer{}, // this package retries
-			HTTPClient:        &http.Client{Transport: &tokenWatcher{next: directTransport(), token: c.token}},
+			HTTPClient:        &http.Client{Transport: &watcher{next: directTransport(), token: c.token}},
 		})
 	}
-	return c.sdk, c.token, nil
+	return c.sdk, nil
 }
 
 // forget drops the client and with it the token that was refused.
@@ -253,8 +296,7 @@ func (c *Client) forget(client *sdk.Client) {
 // SDK is a metadata client of the SDK's own kind, for its credential provider,
 // sharing the token. It makes single attempts.
 func (c *Client) SDK(ctx context.Context) (*sdk.Client, error) {
-	client, _, err := c.client(ctx)
-	return client, err
+	return c.client(ctx)
 }
 
 // reachable dials both of EC2's addresses, IPv4 with a head start, and takes
@@ -305,93 +347,81 @@ func directTransport() http.RoundTripper {
 	}
 }
 
-// gate lets one request through first, which fetches the token, and the others
-// when the token is there or the first one is done.
+// gate lets one read through first, which fetches the token, and the others
+// when the token is there or the first one has ended without it.
 type gate struct {
 	mu     sync.Mutex
 	led    bool
-	done   chan struct{}
 	opened bool
+	failed error         // how the last lead ended
+	change chan struct{} // closed at the next change
 }
 
-func newGate() *gate { return &gate{done: make(chan struct{})} }
+func newGate() *gate { return &gate{change: make(chan struct{})} }
 
-// enter returns true for the request that leads; others wait for it.
-func (g *gate) enter(ctx context.Context) bool {
+// enter waits until the token is there, or this read has to lead.
+func (g *gate) enter(ctx context.Context) (leads bool, err error) {
 	for {
 		g.mu.Lock()
-		if g.opened {
-			g.mu.Unlock()
-			return false
-		}
-		if !g.led {
-			g.led = true
-			g.mu.Unlock()
-			return true
-		}
-		done := g.done
+		leads, change := !g.opened && !g.led, g.change
+		g.led = g.led || leads
+		opened := g.opened
 		g.mu.Unlock()
+		if leads || opened {
+			return leads, nil
+		}
 		select {
-		case <-done:
+		case <-change:
 		case <-ctx.Done():
-			return false
+			// The same end is about to reach the read that leads, which knows
+			// what it was waiting for.
+			select {
+			case <-change:
+			case <-time.After(tryTimeout):
+			}
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.failed != nil {
+				return false, g.failed
+			}
+			return false, context.Cause(ctx)
 		}
 	}
 }
 
-// leave ends the lead; if it brought no token another request may lead.
-func (g *gate) leave(leads bool) {
+// leave ends the lead; if it brought no token another read may lead.
+func (g *gate) leave(leads bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if leads && !g.opened {
-		g.led = false
-		close(g.done)
-		g.done = make(chan struct{})
+		g.led, g.failed = false, err
+		close(g.change)
+		g.change = make(chan struct{})
 	}
 }
 
-// opens is called when the token has arrived.
-func (g *gate) opens() {
+func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.opened {
 		g.opened = true
-		close(g.done)
+		close(g.change)
 	}
 }
 
-func (g *gate) open() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.opened
-}
-
-// tokenWatcher opens the gate as soon as the token request has been answered.
-type tokenWatcher struct {
-	next  http.RoundTripper
-	token *gate
-}
-
-func (w *tokenWatcher) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := w.next.RoundTrip(r)
-	if err == nil && r.Method == http.MethodPut && resp.StatusCode == http.StatusOK {
-		w.token.opens()
-	}
-	return resp, err
-}
-
-// rootCause strips the SDK's wrapping down to what happened on the wire.
-func rootCause(err error) error {
-	var send *smithyhttp.RequestSendError
-	if errors.As(err, &send) {
-		err = send.Err
-	}
+// plainCause is what people can use of a transport error.
+func plainCause(err error) error {
 	var op *net.OpError
-	if errors.As(err, &op) {
+	if errors.As(err, &op) && !op.Timeout() {
 		return op
 	}
 	if errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) {
 		return fmt.Errorf("no answer within %s", tryTimeout)
+	}
+	// The SDK's chain of wrappings says where it happened in the SDK; the last
+	// link says what.
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
 	}
 	return err
 }

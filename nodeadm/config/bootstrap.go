@@ -64,6 +64,14 @@ func FromBootstrap(values map[string]string, operands []string) (Config, error) 
 		f.set(&a, strings.TrimSpace(values[f.Name]))
 	}
 	r := &reader{}
+	for _, f := range BootstrapFlags() {
+		if value := values[f.Name]; f.Name != "kubelet-extra-args" && strings.HasPrefix(value, "--") {
+			r.fail(f.Name, "put the value in quotes; if it comes from a shell variable, that is empty", "it has no value, the next word is %s", short(value))
+		}
+	}
+	if len(r.errs) > 0 {
+		return Config{}, errors.Join(r.errs...)
+	}
 	c := Config{
 		Cluster: Cluster{
 			Name:            r.clusterName(operands),
@@ -104,10 +112,10 @@ func (r *reader) clusterName(operands []string) string {
 		r.fail("", "add the name of the EKS cluster: nodeadm bootstrap my-cluster", "no cluster name is given")
 		return ""
 	case len(operands) > 1:
-		r.fail("", "put quotes around a value that contains spaces", "one cluster name is expected, and there are %d words: %s", len(operands), strings.Join(operands, " "))
+		r.fail("", "put quotes around a value that contains spaces", "one cluster name is expected, and there are %d words: %s", len(operands), short(strings.Join(operands, " ")))
 	}
 	if !clusterNamePattern.MatchString(operands[0]) {
-		r.fail("", "EKS cluster names begin with a letter or digit and go on with letters, digits, - and _, at most 100 in all", "%q is not a cluster name", operands[0])
+		r.fail("", "EKS cluster names begin with a letter or digit and go on with letters, digits, - and _, at most 100 in all", "%s is not a cluster name", short(operands[0]))
 	}
 	return operands[0]
 }
@@ -254,6 +262,14 @@ func (r *reader) cidr(flag, value, example string, family func(netip.Addr) bool)
 		r.fail(flag, "write "+p.Masked().String(), "%s has address bits beyond its prefix", value)
 	}
 	return p
+}
+
+// short quotes a word for a message; certificates are long.
+func short(s string) string {
+	if len(s) > 60 {
+		return fmt.Sprintf("%q…", s[:57])
+	}
+	return fmt.Sprintf("%q", s)
 }
 
 // decodeCA decodes a certificate authority and makes sure that it is one.

@@ -65,9 +65,17 @@ type Host struct {
 	Machine
 
 	Kubelet    kubelet.Version
-	Containerd string // such as "1.7.27"; empty where there is none
+	Containerd string // such as "1.7.27"; empty where it is not known
+	// ContainerdUnknown says why Containerd is empty.
+	ContainerdUnknown error
+	// Partial: nothing is going to be started, so what is missing on the image
+	// may come later.
+	Partial bool
 	// NVIDIARuntime: nvidia-container-runtime is installed.
 	NVIDIARuntime bool
+	// SystemdMountsBPF: the image's systemd mounts the bpf filesystem itself,
+	// and refuses a unit for it.
+	SystemdMountsBPF bool
 	// OwnBPFMount: the unit that mounts the bpf filesystem is nodeadm's.
 	OwnBPFMount bool
 

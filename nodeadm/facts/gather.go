@@ -2,6 +2,7 @@ package facts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/eks-bootstrap/nodeadm/data/instancetypes"
+	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/data/pauseimage"
 	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
 	"github.com/eks-bootstrap/nodeadm/internal/imds"
@@ -84,7 +86,8 @@ func gatherAWS(ctx context.Context, r Request, f *Facts) error {
 		return nil
 	})
 	g.Go(func() (err error) {
-		if r.NodeName {
+		// Older kubelets find their name themselves.
+		if r.NodeName && f.Host.Kubelet.AtLeast(kubelet.ExternalCloudProvider) {
 			f.Instance.NodeName, nameWarning, err = nodeName(here, aws, f.Instance)
 		}
 		return err
@@ -152,7 +155,7 @@ func nodeName(ctx context.Context, aws *awsapi.Client, i Instance) (name, warnin
 	}
 	name = addressName(i)
 	return name, fmt.Sprintf("the host name %s is not one of EC2's and EC2 could not be asked for the private DNS name (%v): "+
-		"the node registers as %s, made from its address; %s", i.Hostname, err, name, awsapi.PolicyStatement("ec2:DescribeInstances")), nil
+		"the node registers as %s, made from its address%s", i.Hostname, err, name, ifDenied(err, "ec2:DescribeInstances")), nil
 }
 
 var (
@@ -189,10 +192,19 @@ func limits(ctx context.Context, aws *awsapi.Client, name string) (*Limits, stri
 	defer cancel()
 	t, err := aws.DescribeInstanceType(ctx, name)
 	if err != nil {
-		return nil, fmt.Sprintf("instance type %s is newer than this nodeadm, and EC2 could not be asked about it: %v; %s",
-			name, err, awsapi.PolicyStatement("ec2:DescribeInstanceTypes"))
+		return nil, fmt.Sprintf("instance type %s is newer than this nodeadm, and EC2 could not be asked about it: %v%s",
+			name, err, ifDenied(err, "ec2:DescribeInstanceTypes"))
 	}
 	return &Limits{ENIs: t.ENIs, IPv4PerENI: t.IPv4PerENI}, ""
+}
+
+// ifDenied is the end of a sentence about a call that failed: how to allow it,
+// if that is what it failed for.
+func ifDenied(err error, permission string) string {
+	if !errors.Is(err, awsapi.ErrDenied) {
+		return ""
+	}
+	return "; " + awsapi.PolicyStatement(permission)
 }
 
 func resolve(ctx context.Context, host string) ([]netip.Addr, error) {

@@ -59,8 +59,8 @@ type HostRequest struct {
 	Simulated bool
 	// Applied is what nodeadm last wrote, by path.
 	Applied map[string][]byte
-	// Partial: an image without kubelet or containerd is only warned about,
-	// because nothing is going to be started on it.
+	// Partial: nothing is going to be started, so an image without kubelet or
+	// containerd is only warned about.
 	Partial bool
 }
 
@@ -70,7 +70,9 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 	if h.Machine = thisMachine(); r.Machine != nil {
 		h.Machine = *r.Machine
 	}
+	h.Partial = r.Partial
 	h.NVIDIARuntime = r.Root.Exists("/usr/bin/nvidia-container-runtime")
+	h.SystemdMountsBPF = systemdVersion(r.Root) >= 238
 	_, h.OwnBPFMount = r.Applied[layout.BPFMountUnit]
 	h.KubeletPath = r.Root.FirstExisting(kubeletPaths...)
 	h.TokenProgram = r.Root.FirstExisting(tokenPrograms...)
@@ -82,13 +84,7 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 	if h.Kubelet, err = kubeletVersion(ctx, r); err != nil {
 		return h, nil, err
 	}
-	h.Containerd, err = containerdVersion(ctx, r)
-	if err != nil {
-		if !r.Partial {
-			return h, nil, err
-		}
-		warnings = append(warnings, err.Error()+"; its configuration is written in version 2, which containerd 1.x and 2.x both read")
-	}
+	h.Containerd, h.ContainerdUnknown = containerdVersion(ctx, r)
 	if h.KubeletPath == "" {
 		h.KubeletPath = kubeletPaths[0]
 		if !r.Partial {
@@ -275,6 +271,27 @@ func imageUnit(root rootfs.Root, applied map[string][]byte) (*KubeletUnit, error
 		}
 	}
 	return found, nil
+}
+
+// systemdVersion is the version of the image's systemd, 0 where it is unknown.
+// Since 2017 it is in the name of systemd's own library, so that nothing has to
+// be run to know it; Amazon Linux 2 has an older one, without that library.
+func systemdVersion(root rootfs.Root) int {
+	for _, dir := range []string{"/usr/lib/systemd", "/usr/lib64/systemd", "/lib/systemd", "/usr/lib/x86_64-linux-gnu/systemd", "/usr/lib/aarch64-linux-gnu/systemd"} {
+		host, err := root.Resolve(dir, true)
+		if err != nil {
+			continue
+		}
+		found, _ := filepath.Glob(filepath.Join(host, "libsystemd-shared-*.so"))
+		for _, path := range found {
+			name := strings.TrimPrefix(filepath.Base(path), "libsystemd-shared-")
+			number := name[:len(name)-len(strings.TrimLeft(name, "0123456789"))]
+			if version, err := strconv.Atoi(number); err == nil {
+				return version
+			}
+		}
+	}
+	return 0
 }
 
 func thisMachine() Machine {

@@ -5,9 +5,10 @@ import (
 	units "github.com/eks-bootstrap/nodeadm/systemd"
 )
 
-// bpfMount mounts the BPF filesystem where nobody else does.
+// bpfMount mounts the BPF filesystem where nobody else does: from version 238
+// on systemd does it, and loads no unit of anybody's for that place.
 func (b *builder) bpfMount() error {
-	if host := b.facts.Host; !b.config.MountBPFFS || host.BPFFS && !host.OwnBPFMount {
+	if host := b.facts.Host; !b.config.MountBPFFS || host.SystemdMountsBPF || host.BPFFS && !host.OwnBPFMount {
 		return nil
 	}
 	b.file(layout.BPFMountUnit, units.BPFMount)

@@ -15,10 +15,6 @@ import (
 	units "github.com/eks-bootstrap/nodeadm/systemd"
 )
 
-// externalCloudProvider is the first minor whose nodes are looked after by the
-// cloud controller manager instead of kubelet's built-in AWS code.
-const externalCloudProvider = 26
-
 // kubelet plans the service: its configuration, both drop-ins, the unit where
 // the image has none, and the credential provider for images.
 func (b *builder) kubelet() error {
@@ -87,7 +83,7 @@ func (b *builder) checkUserFlags() error {
 func (b *builder) kubeletExec() string {
 	v := b.facts.Host.Kubelet
 	words := []string{b.facts.Host.KubeletPath}
-	if b.runtimeName == "dockerd" && v.Minor < externalCloudProvider {
+	if b.runtimeName == "dockerd" && v.Minor < kubelet.ExternalCloudProvider {
 		words = append(words, "--cloud-provider", "aws")
 	}
 	words = append(words, "--config", layout.KubeletConfig, "--kubeconfig", layout.Kubeconfig)
@@ -137,7 +133,7 @@ func (b *builder) kubeletArgs(own string) (string, error) {
 		args = append(args, "--pod-infra-container-image="+b.sandboxImage)
 	}
 	args = append(args, "--v=2")
-	if v.Minor >= externalCloudProvider {
+	if v.Minor >= kubelet.ExternalCloudProvider {
 		if name := b.facts.Instance.NodeName; name != "" {
 			args = append(args, "--hostname-override="+name)
 		}
@@ -149,7 +145,7 @@ func (b *builder) kubeletArgs(own string) (string, error) {
 		args = append(args, "--bootstrap-kubeconfig="+layout.BootstrapKubeconfig)
 	}
 	switch {
-	case v.Minor < externalCloudProvider: // ECR credentials are built in
+	case v.Minor < kubelet.ExternalCloudProvider: // ECR credentials are built in
 	case host.CredentialProvider == "":
 		b.warn("ecr-credential-provider is not installed: kubelet will not be able to pull from private ECR repositories")
 	case !hasFlag(exec, "image-credential-provider-config"):

@@ -112,7 +112,7 @@ func (b *builder) kubeletSettings() map[string]any {
 	if b.plan.MaxPods.Written {
 		s["maxPods"] = b.plan.MaxPods.ENILimited
 	}
-	if v.Minor >= externalCloudProvider {
+	if v.Minor >= kubelet.ExternalCloudProvider {
 		s["providerID"] = "aws:///" + b.facts.Instance.Zone + "/" + b.facts.Instance.ID
 	}
 	if b.runtimeName == "containerd" {

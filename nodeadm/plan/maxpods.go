@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/data/instancetypes"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
@@ -76,10 +77,29 @@ func eniLimits(i facts.Instance) (MaxPods, error) {
 		m.ENIs, m.IPv4PerENI = t.ENIs, t.IPv4PerENI
 		m.Assumed = fmt.Sprintf("instance type %s is unknown: max pods is taken from %s, the smallest of its family, and may be far too low; "+
 			"allow ec2:DescribeInstanceTypes, update nodeadm, or set it with --use-max-pods false --kubelet-extra-args '--max-pods=N'", i.Type, t.Name)
+	} else if t, ok := smallestOfSize(i.Type); ok {
+		m.ENIs, m.IPv4PerENI = t.ENIs, t.IPv4PerENI
+		m.Assumed = fmt.Sprintf("instance type %s is unknown and so is its family: max pods is taken from %s, the smallest of that size in any family, and may be far too low; "+
+			"allow ec2:DescribeInstanceTypes, update nodeadm, or set it with --use-max-pods false --kubelet-extra-args '--max-pods=N'", i.Type, t.Name)
 	} else {
 		return m, fault.New(fault.Usage, "allow ec2:DescribeInstanceTypes to the node's role, or update nodeadm",
-			"instance type %s: neither it nor its family is known, so the number of pods it can run cannot be worked out", i.Type)
+			"instance type %s: neither it nor its family nor its size is known, so the number of pods it can run cannot be worked out", i.Type)
 	}
 	m.ENILimited = ENIMaxPods(m.ENIs, m.IPv4PerENI)
 	return m, nil
+}
+
+// smallestOfSize is the type with the fewest pods among all of one size, such
+// as "large": what a family that nobody has seen yet has at the least.
+func smallestOfSize(name string) (smallest instancetypes.Type, found bool) {
+	_, size, _ := strings.Cut(name, ".")
+	for _, t := range instancetypes.All() {
+		if !strings.HasSuffix(t.Name, "."+size) || size == "" {
+			continue
+		}
+		if !found || ENIMaxPods(t.ENIs, t.IPv4PerENI) < ENIMaxPods(smallest.ENIs, smallest.IPv4PerENI) {
+			smallest, found = t, true
+		}
+	}
+	return smallest, found
 }

@@ -51,6 +51,12 @@ func (b *builder) runtime() error {
 }
 
 func (b *builder) containerd() error {
+	if unknown := b.facts.Host.ContainerdUnknown; unknown != nil {
+		if !b.facts.Host.Partial {
+			return unknown
+		}
+		b.warn(unknown.Error() + "; its configuration is written in version 2, which containerd 1.x and 2.x both read")
+	}
 	text := containerdConfig(b.facts.Host, b.sandboxImage)
 	if template := b.facts.Host.ContainerdTemplate; template != nil {
 		text = strings.ReplaceAll(string(template.Data), "SANDBOX_IMAGE", b.sandboxImage)

@@ -1,0 +1,38 @@
+# Assembles a machine's disk and keeps it for as long as standard input stays
+# open, which is for as long as the test process lives. Run as
+# "sh -eu disk.sh LOWER DIR" in a mount namespace of its own.
+lower=$1
+dir=$2
+
+# One unified hierarchy, on hosts with cgroup v1, v2 or both: nspawn looks here
+# to see which kind to give the machine.
+umount -R /sys/fs/cgroup 2>/dev/null || true
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+# Where v2 has the controllers, machines may use them. Where v1 has them, or
+# somebody above forbids it, systemd does well without.
+for controller in cpuset cpu io memory pids; do
+	(echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control) 2>/dev/null || true
+done
+# A test that was killed could not remove its machines' control groups.
+for stale in /sys/fs/cgroup/nodeadm-test-*; do
+	pid=${stale#*nodeadm-test-}
+	if [ -d "$stale" ] && [ ! -d "/proc/${pid%%-*}" ]; then
+		find "$stale" -depth -type d -exec rmdir {} + 2>/dev/null || true
+	fi
+done
+
+# nspawn keeps locks and sockets by machine name; on a tmpfs of the
+# namespace's own none of them stays behind.
+mkdir -p /run/systemd/nspawn
+mount -t tmpfs tmpfs /run/systemd/nspawn
+
+mount -t tmpfs -o mode=755 tmpfs "$dir"
+mkdir "$dir/upper" "$dir/scratch" "$dir/root" "$dir/containerd"
+mount -t overlay -o "lowerdir=$lower,upperdir=$dir/upper,workdir=$dir/scratch" overlay "$dir/root"
+# containerd unpacks images into overlays of its own, and the kernel does not
+# take an overlay as the upper layer of another. A directory beside it outlives
+# power-off as the rest of the disk does.
+mount --bind "$dir/containerd" "$dir/root/var/lib/containerd"
+
+echo ready
+exec cat

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Install what the machine tests need, on Debian and as root. Elsewhere the
+# tests say themselves what is missing, and that they were left out.
+set -eu
+missing=
+for pair in debootstrap:debootstrap systemd-nspawn:systemd-container ip:iproute2 unshare:util-linux file:file; do
+	command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair##*:}"
+done
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+	echo "*** The machine tests will be left out: they need root and the packages$missing ***" >&2
+	exit 0
+fi
+echo "installing$missing for the machine tests"
+apt-get update -qq
+DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
