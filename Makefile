@@ -40,7 +40,7 @@ generate: ## the embedded tables from their sources
 	go generate ./...
 
 fuzz: ## each fuzz target for a while
-	go test -run '^$$' -fuzz . -fuzztime 30s ./nodeadm/config
+	for target in FuzzSplitWords FuzzFindBootstrap; do go test -run "^$$" -fuzz "$$target$$" -fuzztime 30s -fuzzminimizetime 1x ./nodeadm/config || exit 1; done
 	go test -run '^$$' -fuzz . -fuzztime 30s ./data/instancetypes
 
 clean:

@@ -14,7 +14,8 @@ import (
 	"github.com/eks-bootstrap/nodeadm/nodeadm/plan"
 )
 
-// Record is what nodeadm last wrote, by path. It tells the agent's own work
+// Record is what nodeadm last wrote, by path; of a document in which others
+// have a say, its own part. It tells the agent's own work
 // from anybody else's: what it wrote it may replace and remove, what somebody
 // changed since is theirs.
 type Record map[string][]byte
@@ -46,7 +47,11 @@ func ReadRecord(root rootfs.Root) (Record, error) {
 func WriteRecord(root rootfs.Root, files []plan.File) error {
 	record := Record{}
 	for _, f := range files {
-		if !f.Shared {
+		switch {
+		case f.Shared:
+		case f.Own != nil:
+			record[f.Path] = f.Own
+		default:
 			record[f.Path] = f.Data
 		}
 	}

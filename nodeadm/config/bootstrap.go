@@ -64,8 +64,13 @@ func FromBootstrap(values map[string]string, operands []string) (Config, error) 
 		f.set(&a, strings.TrimSpace(values[f.Name]))
 	}
 	r := &reader{}
+	names := map[string]bool{}
 	for _, f := range BootstrapFlags() {
-		if value := values[f.Name]; f.Name != "kubelet-extra-args" && strings.HasPrefix(value, "--") {
+		names["--"+f.Name] = true
+	}
+	for _, f := range BootstrapFlags() {
+		value := values[f.Name]
+		if word, _, _ := strings.Cut(value, "="); names[word] && f.Name != "kubelet-extra-args" {
 			r.fail(f.Name, "put the value in quotes; if it comes from a shell variable, that is empty", "it has no value, the next word is %s", short(value))
 		}
 	}

@@ -85,10 +85,13 @@ func scriptParts(contentType string, body io.Reader) ([][]byte, error) {
 		if errors.Is(err, io.EOF) {
 			return scripts, nil
 		}
-		if err != nil {
-			return nil, fmt.Errorf("MIME part %d: %w; the message must end with --%s--", n, err, params["boundary"])
+		var found [][]byte
+		if err == nil {
+			found, err = scriptParts(part.Header.Get("Content-Type"), part)
 		}
-		found, err := scriptParts(part.Header.Get("Content-Type"), part)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("%w: the message must end with --%s--", err, params["boundary"])
+		}
 		if err != nil {
 			return nil, fmt.Errorf("MIME part %d: %w", n, err)
 		}
@@ -111,18 +114,28 @@ func callOf(script []byte, source string) (args []string, err error) {
 			return fmt.Errorf("the output of a command at %s is only known on the machine", c.Pos())
 		},
 	}
+	assign := func(assigns []*syntax.Assign) {
+		for _, a := range assigns {
+			if a.Name == nil || a.Value == nil {
+				continue
+			}
+			// A value that cannot be known matters only if it is used.
+			if value, err := expand.Literal(env, a.Value); err == nil {
+				variables[a.Name.Value] = value
+			}
+		}
+	}
 	syntax.Walk(file, func(node syntax.Node) bool {
+		if declaration, ok := node.(*syntax.DeclClause); ok { // export, readonly …
+			assign(declaration.Args)
+			return true
+		}
 		call, ok := node.(*syntax.CallExpr)
 		if !ok || args != nil || err != nil {
 			return args == nil && err == nil
 		}
 		if len(call.Args) == 0 {
-			for _, assign := range call.Assigns {
-				// A value that cannot be known matters only if it is used.
-				if value, e := expand.Literal(env, assign.Value); e == nil && assign.Name != nil {
-					variables[assign.Name.Value] = value
-				}
-			}
+			assign(call.Assigns)
 			return true
 		}
 		at := -1
@@ -135,7 +148,15 @@ func callOf(script []byte, source string) (args []string, err error) {
 		if at < 0 {
 			return true
 		}
-		if args, err = expand.Fields(env, call.Args[at+1:]...); err != nil {
+		for _, word := range call.Args[at+1:] {
+			if err == nil {
+				err = plainWord(word)
+			}
+		}
+		if err == nil {
+			args, err = expand.Fields(env, call.Args[at+1:]...)
+		}
+		if err != nil {
 			err = fault.New(fault.Usage, "put the value itself into the script to simulate it", "%s: bootstrap.sh at line %d: %w", source, call.Pos().Line(), err)
 		} else if args == nil {
 			args = []string{}
@@ -143,4 +164,21 @@ func callOf(script []byte, source string) (args []string, err error) {
 		return false
 	})
 	return args, err
+}
+
+// plainWord refuses what no user data needs and a reader of it need not work
+// out: arithmetic, and sequences such as {1..1000000000}.
+func plainWord(word *syntax.Word) (err error) {
+	syntax.Walk(word, func(node syntax.Node) bool {
+		switch node.(type) {
+		case *syntax.ArithmExp:
+			err = fmt.Errorf("the arithmetic at %s is not worked out here", node.Pos())
+		case *syntax.Word:
+			if printed := (&strings.Builder{}); syntax.NewPrinter().Print(printed, node) == nil && strings.Contains(printed.String(), "..") && strings.Contains(printed.String(), "{") {
+				err = fmt.Errorf("the sequence at %s is not worked out here", node.Pos())
+			}
+		}
+		return err == nil
+	})
+	return err
 }

@@ -21,15 +21,10 @@ func (b *builder) kubelet() error {
 	if err := b.checkUserFlags(); err != nil {
 		return err
 	}
-	doc, err := b.kubeletConfig()
+	doc, err := b.planKubeletConfig()
 	if err != nil {
 		return err
 	}
-	text, err := indentJSON(doc)
-	if err != nil {
-		return err
-	}
-	b.file(layout.KubeletConfig, text)
 	b.plan.HealthURL = b.healthURL(doc)
 
 	files := []string{layout.KubeletConfig, layout.KubeletArgs, layout.KubeletExtraArgs, layout.CACertificate,

@@ -12,38 +12,44 @@ import (
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
-// kubeletConfig is the KubeletConfiguration. It has three layers: defaults,
-// over them what somebody other than nodeadm wrote into the document that
-// stands on the node (user data edits it before calling bootstrap.sh, images
-// ship one), and over that what follows from the instance and the user's
-// settings.
-func (b *builder) kubeletConfig() (map[string]any, error) {
-	live, err := b.liveKubeletConfig()
+// planKubeletConfig plans the KubeletConfiguration and returns it. It has three
+// layers: defaults, over them what somebody other than nodeadm wrote into the
+// document that stands on the node (user data edits it before calling
+// bootstrap.sh, images ship one), and over that what follows from the instance
+// and the user's settings.
+func (b *builder) planKubeletConfig() (map[string]any, error) {
+	others, err := b.foreignKubeletConfig()
 	if err != nil {
 		return nil, err
+	}
+	doc, own := kubeletDefaults(b.facts.Host.Kubelet), kubeletDefaults(b.facts.Host.Kubelet)
+	overlay(doc, others)
+	overlay(doc, b.kubeletSettings())
+	overlay(own, b.kubeletSettings())
+	text, err := indentJSON(doc)
+	if err != nil {
+		return nil, err
+	}
+	ownText, err := indentJSON(own)
+	if err != nil {
+		return nil, err
+	}
+	b.plan.Files = append(b.plan.Files, File{Path: layout.KubeletConfig, Mode: 0o644, Data: []byte(text), Own: []byte(ownText)})
+	return doc, nil
+}
+
+// foreignKubeletConfig is the part of the document on the node that nodeadm
+// did not write.
+func (b *builder) foreignKubeletConfig() (map[string]any, error) {
+	live, err := decodeJSON(b.facts.Host.KubeletConfig)
+	if err != nil {
+		return nil, fault.New(fault.Usage, "mend the file, or remove it to get the defaults", "%s: %w", layout.KubeletConfig, err)
 	}
 	applied, err := decodeJSON(b.facts.Host.AppliedKubeletConfig)
 	if err != nil {
 		return nil, fault.New(fault.Disk, "remove "+layout.AppliedFile, "%s: the record of %s: %w", layout.AppliedFile, layout.KubeletConfig, err)
 	}
-	doc := kubeletDefaults(b.facts.Host.Kubelet)
-	overlay(doc, foreign(live, applied))
-	overlay(doc, b.kubeletSettings())
-	if _, given := b.config.Kubelet.Flag("reserved-cpus"); given {
-		// kubelet refuses reserved CPUs together with these.
-		delete(doc, "kubeReservedCgroup")
-		delete(doc, "systemReservedCgroup")
-	}
-	return doc, nil
-}
-
-// liveKubeletConfig is the document that stands on the node, nil if none does.
-func (b *builder) liveKubeletConfig() (map[string]any, error) {
-	doc, err := decodeJSON(b.facts.Host.KubeletConfig)
-	if err != nil {
-		return nil, fault.New(fault.Usage, "mend the file, or remove it to get the defaults", "%s: %w", layout.KubeletConfig, err)
-	}
-	return doc, nil
+	return foreign(live, applied), nil
 }
 
 // decodeJSON reads an object, numbers exactly as they are written.
@@ -117,8 +123,11 @@ func (b *builder) kubeletSettings() map[string]any {
 	}
 	if b.runtimeName == "containerd" {
 		s["cgroupDriver"] = "systemd"
-		s["kubeReservedCgroup"] = "/runtime"
-		s["systemReservedCgroup"] = "/system"
+		// kubelet refuses these together with reserved CPUs.
+		if _, given := b.config.Kubelet.Flag("reserved-cpus"); !given {
+			s["kubeReservedCgroup"] = "/runtime"
+			s["systemReservedCgroup"] = "/system"
+		}
 		if kubelet.HasField(v, "containerRuntimeEndpoint") {
 			s["containerRuntimeEndpoint"] = layout.ContainerdSocket
 		}

@@ -37,6 +37,9 @@ type File struct {
 	Path string
 	Mode fs.FileMode
 	Data []byte
+	// Own is the part of Data that is nodeadm's, where others have a say in the
+	// same document; nil means all of it.
+	Own []byte
 	// Shared: the file is the system's and only a part of it is nodeadm's, so
 	// it is never removed.
 	Shared bool

@@ -80,7 +80,10 @@ func checkContainerdTemplate(path, text, containerd string) error {
 	if _, err := toml.Decode(text, &doc); err != nil {
 		var parse toml.ParseError
 		if errors.As(err, &parse) {
-			return fault.New(fault.Usage, "mend the TOML at that place", "%s:%d:%d: %s", path, parse.Position.Line, parse.Position.Col, parse.Message)
+			// The parser counts a line break into the line after it.
+			before := text[:min(parse.Position.Start, len(text))]
+			line, column := strings.Count(before, "\n")+1, len(before)-strings.LastIndex(before, "\n")
+			return fault.New(fault.Usage, "mend the TOML at that place", "%s:%d:%d: %s", path, line, column, parse.Message)
 		}
 		return fault.New(fault.Usage, "", "%s: %w", path, err)
 	}
