@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/eks-bootstrap/nodeadm/internal/simulator"
+)
+
+// TestMain lets the test binary stand in for nodeadm, so that tests see what a
+// shell sees: arguments, output and exit code of a process.
+func TestMain(m *testing.M) {
+	if os.Getenv("NODEADM_TEST_MAIN") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// program runs nodeadm under the name that args begin with.
+func program(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args[1:]...)
+	cmd.Args[0] = args[0]
+	cmd.Env = append(os.Environ(), "NODEADM_TEST_MAIN=1", "AWS_ENDPOINT_URL=http://127.0.0.1:1", "AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:1")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if _, isExit := err.(*exec.ExitError); err != nil && !isExit {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+func serveWorld(t *testing.T, change func(*simulator.World)) string {
+	t.Helper()
+	w := simulator.Default()
+	if change != nil {
+		change(&w)
+	}
+	endpoint, stop, err := simulator.New(w).Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return endpoint
+}
+
+func bootstrapArgs(name, endpoint, root string, more ...string) []string {
+	c := simulator.Default().Cluster
+	args := []string{name}
+	if name == "nodeadm" {
+		args = append(args, "bootstrap")
+	}
+	return append(append(args, "--root", root, "--imds-endpoint", endpoint, "--kubelet-version", "1.30.4", "--timeout", "3s",
+		"--apiserver-endpoint", c.Endpoint, "--b64-cluster-ca", c.CertificateAuthority), more...)
+}
+
+func TestMaxPods(t *testing.T) {
+	for name, want := range map[string]string{"m4.large": "20", "m4.xlarge": "58", "m5.large": "29", "p5.48xlarge": "100", "c6in.32xlarge": "394"} {
+		if out, _, code := program(t, "nodeadm", "max-pods", "--instance-type", name); out != want+"\n" || code != 0 {
+			t.Errorf("%s: %q, exit %d; want %s", name, out, code, want)
+		}
+	}
+	if _, errs, code := program(t, "nodeadm", "max-pods", "--instance-type", "m5.lrage"); code != 2 || !strings.Contains(errs, "m5.large") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// TestMaxPodsEveryRow asks for every released type.
+func TestMaxPodsEveryRow(t *testing.T) {
+	f, err := os.Open("../../data/instancetypes/testdata/released.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil || len(rows) != 1421 {
+		t.Fatalf("%d rows: %v", len(rows), err)
+	}
+	for _, row := range rows[1:] {
+		var out bytes.Buffer
+		app := newApp()
+		app.Writer = &out
+		if err := app.RunContext(context.Background(), []string{"nodeadm", "max-pods", "--instance-type", row[0]}); err != nil || out.String() != row[3]+"\n" {
+			t.Errorf("%s: %q, %v; want %s", row[0], out.String(), err, row[3])
+		}
+	}
+}
+
+func TestTwoEmptyRootsAreEqual(t *testing.T) {
+	endpoint := serveWorld(t, nil)
+	first, second := t.TempDir(), t.TempDir()
+	for _, root := range []string{first, second} {
+		if _, errs, code := program(t, bootstrapArgs("nodeadm", endpoint, root, "c", "--kubelet-extra-args", "--node-labels=b=1,a=2")...); code != 0 {
+			t.Fatalf("exit %d: %s", code, errs)
+		}
+	}
+	if out, err := exec.Command("diff", "-r", first, second).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	// The script's name is the same command, flags and name in any order.
+	third := t.TempDir()
+	args := bootstrapArgs("/etc/eks/bootstrap.sh", endpoint, third, "--kubelet-extra-args", "--node-labels=b=1,a=2", "c")
+	if _, errs, code := program(t, args...); code != 0 {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	if out, err := exec.Command("diff", "-r", first, third).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, errs, code := program(t, args...); code != 0 || !strings.Contains(errs, "nothing changed") {
+		t.Errorf("a second run: exit %d: %s", code, errs)
+	}
+}
+
+func TestBadInputWritesNothing(t *testing.T) {
+	endpoint := serveWorld(t, nil)
+	fault := func(match string, status int) string {
+		return serveWorld(t, func(w *simulator.World) { w.Faults = []simulator.Fault{{Match: match, Status: status}} })
+	}
+	hang := serveWorld(t, func(w *simulator.World) { w.Faults = []simulator.Fault{{Match: "/latest/meta-data/mac", Hang: true}} })
+	garbage := serveWorld(t, func(w *simulator.World) { w.Faults = []simulator.Fault{{Match: "/latest/dynamic", Body: "<html>"}} })
+	for _, test := range []struct {
+		name     string
+		endpoint string
+		args     []string
+		code     int
+		want     string
+	}{
+		{"no cluster name", endpoint, nil, 2, "fix: add the name"},
+		{"unknown flag", endpoint, []string{"c", "--use-max-pod", "true"}, 2, "did you mean --use-max-pods?"},
+		{"unknown flag of kubelet", endpoint, []string{"c", "--kubelet-extra-args", "--max-pod=3"}, 2, "did you mean --max-pods?"},
+		{"runtime", endpoint, []string{"c", "--container-runtime", "dockerd"}, 2, "containerd only"},
+		{"IPv6 without a service CIDR", endpoint, []string{"c", "--ip-family", "ipv6"}, 2, "--service-ipv6-cidr"},
+		{"containerd configuration that is not there", endpoint, []string{"c", "--containerd-config-file", "/no/such.toml"}, 2, "/no/such.toml does not exist"},
+		{"kubelet too old", endpoint, []string{"c", "--kubelet-version", "1.21.3"}, 2, "1.22 to 1.37"},
+		{"no time", endpoint, []string{"c", "--timeout", "0s"}, 2, "--timeout"},
+		{"log format", endpoint, []string{"c", "--log-format", "xml"}, 2, "--log-format"},
+		{"endpoint", "ftp://x", []string{"c"}, 2, "--imds-endpoint"},
+		{"IMDS absent", "http://127.0.0.1:1", []string{"c"}, 3, "nodeadm simulate"},
+		{"IMDS 401", fault("/latest/api/token", 401), []string{"c"}, 3, "401"},
+		{"IMDS 403", fault("/latest/api/token", 403), []string{"c"}, 3, "--http-endpoint enabled"},
+		{"IMDS 404", fault("/latest/meta-data/mac", 404), []string{"c"}, 3, "GET /latest/meta-data/mac: the service answered 404"},
+		{"IMDS 500", fault("/latest/dynamic", 500), []string{"c"}, 3, "500"},
+		{"IMDS garbage", garbage, []string{"c"}, 3, "not an instance identity document"},
+		{"IMDS never", hang, []string{"c"}, 3, "GET /latest/meta-data/mac: no answer"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			_, errs, code := program(t, bootstrapArgs("nodeadm", test.endpoint, root, test.args...)...)
+			if code != test.code || !strings.Contains(errs, test.want) || !strings.Contains(errs, "fix: ") {
+				t.Errorf("exit %d, want %d with %q and a remedy:\n%s", code, test.code, test.want, errs)
+			}
+			if left, _ := os.ReadDir(root); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// TestCredentialsAreLate: IAM makes a role known some time after the boot.
+func TestCredentialsAreLate(t *testing.T) {
+	endpoint := serveWorld(t, func(w *simulator.World) {
+		w.Faults = []simulator.Fault{{Match: "/latest/meta-data/iam", Status: 404, First: 3}}
+	})
+	cmd := exec.Command(os.Args[0], "bootstrap", "--root", t.TempDir(), "--kubelet-version", "1.30.4", "ironman-2022")
+	cmd.Env = append(os.Environ(), "NODEADM_TEST_MAIN=1", "AWS_ENDPOINT_URL="+endpoint, "AWS_EC2_METADATA_SERVICE_ENDPOINT="+endpoint)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "404") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestJSONLog(t *testing.T) {
+	_, errs, code := program(t, "nodeadm", "bootstrap", "--log-format", "json", "a/b")
+	var entry struct {
+		Level, Msg, Remedy string
+		ExitCode           int
+	}
+	if err := json.Unmarshal([]byte(errs), &entry); err != nil || code != 2 || entry.ExitCode != 2 || entry.Remedy == "" || entry.Level != "error" {
+		t.Errorf("exit %d, %v: %s", code, err, errs)
+	}
+}
+
+func TestSimulate(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "root")
+	script := filepath.Join(t.TempDir(), "user-data")
+	if err := os.WriteFile(script, []byte("#!/bin/bash\n/etc/eks/bootstrap.sh mine --kubelet-extra-args '--node-labels=a=b'\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := program(t, "nodeadm", "simulate", "--instance-type", "c6in.32xlarge", "--user-data", script, "--root", root)
+	for _, want := range []string{"8 ENIs × (50 IPv4 addresses − 1) + 2 = 394", "KUBELET_EXTRA_ARGS=--node-labels=a=b", "kubelet.service", "/etc/containerd/config.toml"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the answer lacks %q", want)
+		}
+	}
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	out, _, code = program(t, "nodeadm", "simulate", "-o", "json", "--root", root)
+	var answer struct{ MaxPods int }
+	if err := json.Unmarshal([]byte(out), &answer); err != nil || code != 0 || answer.MaxPods != 29 {
+		t.Errorf("exit %d, %v: %s", code, err, out)
+	}
+	if _, errs, code := program(t, "nodeadm", "simulate", "--root", "/"); code != 2 {
+		t.Errorf("a simulation into /: exit %d: %s", code, errs)
+	}
+}
+
+func TestUnknownCommand(t *testing.T) {
+	if _, errs, code := program(t, "nodeadm", "bootstarp"); code != 2 || !strings.Contains(errs, "did you mean nodeadm bootstrap?") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	for _, args := range [][]string{{"nodeadm"}, {"nodeadm", "--help"}, {"nodeadm", "bootstrap", "--help"}, {"nodeadm", "version"}, {"nodeadm", "simulate", "serve", "-h"}} {
+		if out, errs, code := program(t, args...); code != 0 || out == "" {
+			t.Errorf("%q: exit %d: %s", args, code, errs)
+		}
+	}
+}
