@@ -10,7 +10,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.dat
 GOBUILD := CGO_ENABLED=0 go build -trimpath -tags urfave_cli_no_docs -buildvcs=false -ldflags "$(LDFLAGS)"
 
 # Modules besides the agent's own; each keeps its dependencies to itself.
-MODULES := data/refresh test/machine/standin
+MODULES := data/refresh test/machine/standin test/celdiff
 
 .PHONY: build run test test-go test-machine lint generate fuzz clean
 
@@ -40,8 +40,8 @@ generate: ## the embedded tables from their sources
 	go generate ./...
 
 fuzz: ## each fuzz target for a while
-	for target in FuzzSplitWords FuzzFindBootstrap; do go test -run "^$$" -fuzz "$$target$$" -fuzztime 30s -fuzzminimizetime 1x ./nodeadm/config || exit 1; done
-	go test -run '^$$' -fuzz . -fuzztime 30s ./data/instancetypes
+	for target in nodeadm/config:FuzzSplitWords nodeadm/config:FuzzFindBootstrap internal/userdata:FuzzParse internal/cel:FuzzCompile data/instancetypes:Fuzz; do \
+		go test -run '^$$' -fuzz "$${target##*:}" -fuzztime 30s -fuzzminimizetime 1x ./$${target%%:*} || exit 1; done
 
 clean:
 	rm -rf bin dist

@@ -55,6 +55,16 @@ type Options struct {
 	Log       logrus.FieldLogger
 }
 
+// Waiting says what the run is waiting for, so that it is never silent.
+func (o Options) Waiting(err error, attempt int, waited time.Duration) {
+	o.Log.Warnf("attempt %d, waiting since %s: %v", attempt, waited.Round(100*time.Millisecond), err)
+}
+
+// Limit bounds ctx by the time that the whole run has.
+func (o Options) Limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, o.Timeout)
+}
+
 // Result is what a bootstrap did.
 type Result struct {
 	Plan    plan.Plan
@@ -72,7 +82,7 @@ type phase struct {
 
 // Bootstrap makes a node. Errors carry the exit code of their class.
 func Bootstrap(ctx context.Context, c config.Config, o Options) (Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	ctx, cancel := o.Limit(ctx)
 	defer cancel()
 	b := &bootstrap{config: c, options: o, root: rootfs.Root(o.Root), log: o.Log}
 	starts := b.root.Live() && !o.NoStart
@@ -123,7 +133,7 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 	if b.record, err = apply.ReadRecord(b.root); err != nil {
 		return err
 	}
-	metadata := imds.New(imds.Options{Endpoint: b.options.IMDSEndpoint, Report: b.waiting})
+	metadata := imds.New(imds.Options{Endpoint: b.options.IMDSEndpoint, Report: b.options.Waiting})
 	_, ownName := b.config.Kubelet.Flag("hostname-override")
 	request := facts.Request{
 		Host: facts.HostRequest{
@@ -140,27 +150,24 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 		AWS: func(region string) *awsapi.Client {
 			o := b.options.AWS
 			o.Region, o.IMDS = region, metadata
-			o.Report = b.waiting
+			o.Report = b.options.Waiting
 			return awsapi.New(o)
 		},
 		ClusterRetries: b.config.Cluster.DescribeRetries,
-		NodeName:       !ownName,
+		NodeName:       !ownName && !b.config.Kubelet.InstanceIDNodeName,
 		IPv6:           b.config.Cluster.IPFamily == "ipv6",
 		PauseAccount:   b.config.PauseImage.Account,
 	}
-	if !b.config.Cluster.Described() {
-		request.DescribeCluster = b.config.Cluster.Name
+	request.ClusterName, request.DescribeCluster = b.config.Cluster.Name, !b.config.Cluster.Described()
+	request.Tags = b.config.Labels.NeedTags()
+	if b.config.Proxy.HTTP != "" || b.config.Proxy.HTTPS != "" {
+		request.PrivateEndpoint = b.config.Cluster.Endpoint
 	}
 	if outpost := b.config.Cluster.Outpost; outpost != nil && *outpost {
 		request.ResolveEndpoint = b.config.Cluster.Endpoint
 	}
 	b.result.Facts, err = facts.Gather(ctx, request)
 	return err
-}
-
-// waiting says what the run is waiting for, so that it is never silent.
-func (b *bootstrap) waiting(err error, attempt int, waited time.Duration) {
-	b.log.Warnf("attempt %d, waiting since %s: %v", attempt, waited.Round(100*time.Millisecond), err)
 }
 
 // build makes the plan and says what people should know of it.
@@ -172,7 +179,7 @@ func (b *bootstrap) build(context.Context) (err error) {
 		b.log.Warn(w)
 	}
 	p := b.result.Plan.MaxPods
-	b.log.Infof("max pods %d from %s; %s: %s", p.Effective, p.Source, p.InstanceType, p.Arithmetic())
+	b.log.Infof("max pods %d from %s; %s: %s", p.Effective, p.Source, p.InstanceType, p.Arithmetic)
 	return nil
 }
 
@@ -185,7 +192,7 @@ func (b *bootstrap) disks(ctx context.Context) error {
 	if !b.root.Exists(disksProgram) {
 		return fault.New(fault.Usage, "leave --local-disks out, or install that program on the image", "--local-disks %s: %s does not exist", b.config.LocalDisks, disksProgram)
 	}
-	out, err := exec.CommandContext(ctx, disksProgram, b.config.LocalDisks).CombinedOutput()
+	out, err := exec.CommandContext(ctx, disksProgram, b.result.Plan.Disks...).CombinedOutput()
 	if err != nil {
 		return fault.New(fault.Disk, "", "%s %s: %w: %s", disksProgram, b.config.LocalDisks, err, strings.TrimSpace(string(out)))
 	}
@@ -202,7 +209,7 @@ func (b *bootstrap) apply(context.Context) error {
 		b.log.Warnf("%s is not wanted any more and somebody has changed it since nodeadm wrote it; it is left as it is", path)
 	}
 	if len(changes) == 0 {
-		return apply.WriteRecord(b.root, b.result.Plan.Files)
+		return apply.WriteRecord(b.root, b.result.Plan.Files, nil, b.record)
 	}
 	b.result.Changes = changes
 	if b.root.Live() {
@@ -222,7 +229,7 @@ func (b *bootstrap) apply(context.Context) error {
 	for _, c := range changes {
 		b.log.Infof("%s %s", c.Action, c.Path)
 	}
-	return apply.WriteRecord(b.root, b.result.Plan.Files)
+	return apply.WriteRecord(b.root, b.result.Plan.Files, changes, b.record)
 }
 
 func (b *bootstrap) changed() []string {
@@ -257,10 +264,7 @@ func (b *bootstrap) activate(ctx context.Context) (err error) {
 func (b *bootstrap) verify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	fresh := slices.ContainsFunc(b.result.Done, func(d activate.Done) bool {
-		return d.Unit == layout.KubeletService && d.Action != "enabled"
-	})
-	return activate.Healthy(ctx, b.manager, layout.KubeletService, b.result.Plan.HealthURL, fresh, func(message string) { b.log.Warn(message) })
+	return activate.Healthy(ctx, b.manager, layout.KubeletService, b.result.Plan.HealthURL, func(message string) { b.log.Warn(message) })
 }
 
 // pending are the units that an earlier run in this boot left with an older

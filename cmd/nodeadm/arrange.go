@@ -26,6 +26,9 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	if command == nil {
 		return args, nil
 	}
+	if len(command.Subcommands) > 0 && command.Action == nil {
+		return args, nil
+	}
 	known := map[string]argv.Arity{"help": argv.Switch, "h": argv.Switch}
 	for _, f := range command.Flags {
 		_, isSwitch := f.(*cli.BoolFlag)

@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
-	"github.com/eks-bootstrap/nodeadm/nodeadm"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 )
 
@@ -41,12 +40,5 @@ func bootstrap(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	result, err := nodeadm.Bootstrap(c.Context, wanted, options)
-	if err != nil {
-		return err
-	}
-	if len(result.Changes) == 0 && len(result.Done) == 0 {
-		options.Log.Info("nothing changed: the node is as it was planned")
-	}
-	return nil
+	return boot(c, wanted, options)
 }

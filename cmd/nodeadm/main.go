@@ -40,7 +40,7 @@ func newApp() *cli.App {
 		Name:            "nodeadm",
 		Usage:           "turn an EC2 instance into a node of an EKS cluster",
 		Version:         versionText(),
-		Commands:        []*cli.Command{bootstrapCommand(), maxPodsCommand(), simulateCommand(), versionCommand()},
+		Commands:        []*cli.Command{initCommand(), bootstrapCommand(), maxPodsCommand(), simulateCommand(), versionCommand()},
 		HideHelpCommand: true,
 		Action:          unknownCommand,
 		// Errors and exit codes are main's business.

@@ -47,7 +47,7 @@ func summarize(root string, r nodeadm.Result) summary {
 func printNode(w io.Writer, root string, r nodeadm.Result) {
 	i, p := r.Facts.Instance, r.Plan
 	fmt.Fprintf(w, "\n%s %s in %s, kubelet %s, containerd %s\n", i.Type, i.ID, i.Zone, r.Facts.Host.Kubelet, r.Facts.Host.Containerd)
-	fmt.Fprintf(w, "\nmax pods: %d, from %s\n  %s\n", p.MaxPods.Effective, p.MaxPods.Source, p.MaxPods.Arithmetic())
+	fmt.Fprintf(w, "\nmax pods: %d, from %s\n  %s\n", p.MaxPods.Effective, p.MaxPods.Source, p.MaxPods.Arithmetic)
 	fmt.Fprintf(w, "\nfiles below %s:\n", root)
 	for _, f := range p.Files {
 		fmt.Fprintf(w, "  %04o %6d  %s\n", f.Mode, len(f.Data), f.Path)

@@ -8,15 +8,17 @@ package awsapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/credentials/ec2rolecreds"
 	"github.com/aws/smithy-go"
 
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
@@ -44,18 +46,20 @@ type Options struct {
 // Client calls AWS APIs. It is safe for concurrent use.
 type Client struct {
 	options Options
+	role    *roleCredentials // nil where other credentials were given
 	config  aws.Config
 }
 
 // New makes a client. Nothing is sent until the first call.
 func New(o Options) *Client {
-	var provider aws.CredentialsProvider = &roleCredentials{imds: o.IMDS}
+	role := &roleCredentials{imds: o.IMDS}
+	var provider aws.CredentialsProvider = role
 	if o.AccessKeyID != "" {
-		provider = credentials.NewStaticCredentialsProvider(o.AccessKeyID, o.SecretAccessKey, o.SessionToken)
+		role, provider = nil, credentials.NewStaticCredentialsProvider(o.AccessKeyID, o.SecretAccessKey, o.SessionToken)
 	}
-	return &Client{o, aws.Config{
+	return &Client{o, role, aws.Config{
 		Region:      o.Region,
-		Credentials: aws.NewCredentialsCache(provider),
+		Credentials: provider,
 		Retryer:     func() aws.Retryer { return aws.NopRetryer{} },
 		HTTPClient:  &http.Client{Timeout: 10 * time.Second},
 	}}
@@ -91,6 +95,11 @@ var ErrDenied = errors.New("denied")
 // call repeats one API call. permission names what the node's role needs for
 // it, in IAM's words; attempts 0 means until ctx ends.
 func (c *Client) call(ctx context.Context, permission string, attempts int, do func(context.Context) error) error {
+	if c.role != nil {
+		if err := c.role.fetch(ctx); err != nil {
+			return fault.Wrap(fault.AWS, fmt.Errorf("%s: %w", permission, err))
+		}
+	}
 	policy := retry.Policy{Base: 500 * time.Millisecond, Max: 15 * time.Second, Attempts: attempts, Report: c.options.Report, ReportEvery: 5 * time.Second}
 	err := retry.Do(ctx, policy, func(ctx context.Context) error {
 		err := do(ctx)
@@ -100,8 +109,8 @@ func (c *Client) call(ctx context.Context, permission string, attempts int, do f
 		return classify(permission, c.options.Region, err)
 	})
 	var timeout *retry.TimeoutError
-	if errors.As(err, &timeout) {
-		return fault.New(fault.AWS, "check that the node can reach the AWS APIs (route, security group, VPC endpoint, proxy)", "%s: %w", permission, err)
+	if answer := (*answerError)(nil); errors.As(err, &timeout) && !errors.As(timeout.Last, &answer) {
+		return fault.New(fault.AWS, "check that the node can reach the AWS APIs (route, security group, VPC endpoint, proxy)", "%w", err)
 	}
 	return fault.Wrap(fault.AWS, err)
 }
@@ -109,7 +118,13 @@ func (c *Client) call(ctx context.Context, permission string, attempts int, do f
 // throttled are the codes that AWS services use for "slow down".
 var throttled = map[string]bool{
 	"Throttling": true, "ThrottlingException": true, "ThrottledException": true, "RequestLimitExceeded": true,
-	"TooManyRequestsException": true, "RequestThrottled": true, "SlowDown": true, "RequestThrottledException": true,
+	"TooManyRequestsException": true, "EC2ThrottledException": true, "RequestTimeout": true, "RequestThrottled": true, "SlowDown": true, "RequestThrottledException": true,
+}
+
+// badCredentials are the codes for credentials that are wrong in themselves,
+// whatever they would be allowed.
+var badCredentials = map[string]bool{
+	"AuthFailure": true, "ExpiredToken": true, "ExpiredTokenException": true, "InvalidClientTokenId": true, "UnrecognizedClientException": true, "MissingAuthenticationToken": true,
 }
 
 // classify decides whether err is worth another attempt, and puts into words
@@ -118,6 +133,9 @@ func classify(permission, region string, err error) error {
 	var known *fault.Error
 	if errors.As(err, &known) {
 		return retry.Final(err)
+	}
+	if answer := (*answerError)(nil); errors.As(err, &answer) {
+		return &answerError{permission + ": " + answer.said}
 	}
 	var api smithy.APIError
 	var response interface{ HTTPStatusCode() int }
@@ -135,11 +153,13 @@ func classify(permission, region string, err error) error {
 	said := fmt.Sprintf("%s: %s: %s", permission, api.ErrorCode(), api.ErrorMessage())
 	switch code := api.ErrorCode(); {
 	case throttled[code] || status == http.StatusTooManyRequests || status >= 500:
-		return errors.New(said)
+		return &answerError{said}
 	case code == "InvalidInstanceID.NotFound":
-		return errors.New(said) // EC2 is eventually consistent: a new instance is not known everywhere at once
+		return &answerError{said} // EC2 is eventually consistent: a new instance is not known everywhere at once
 	case code == "ResourceNotFoundException":
 		return retry.Final(fault.New(fault.AWS, fmt.Sprintf("check the cluster's name and that it is in %s, the region of this instance", region), "%s", said))
+	case badCredentials[code]:
+		return retry.Final(fault.New(fault.AWS, "AWS does not know these credentials, or not any more: check the clock of this machine, AWS_ACCESS_KEY_ID if it is set, and that the instance's role still exists", "%s", said))
 	case code == "RequestExpired" || code == "SignatureDoesNotMatch" || code == "RequestTimeTooSkewed" || code == "InvalidSignatureException":
 		return retry.Final(fault.New(fault.AWS, "AWS refuses signatures that are more than 5 minutes off: check the clock of this machine", "%s", said))
 	case status == http.StatusForbidden || status == http.StatusUnauthorized || code == "UnauthorizedOperation" || code == "AccessDenied" || code == "AccessDeniedException":
@@ -147,8 +167,16 @@ func classify(permission, region string, err error) error {
 	case status >= 400 && status < 500:
 		return retry.Final(fault.New(fault.AWS, "", "%s", said))
 	}
-	return errors.New(said)
+	return &answerError{said}
 }
+
+// answerError is what an API answered, and worth another attempt: the API was
+// reached.
+type answerError struct{ said string }
+
+func (e *answerError) Error() string { return e.said }
+
+func notYet(format string, args ...any) error { return &answerError{fmt.Sprintf(format, args...)} }
 
 // PolicyStatement is the remedy for a missing permission: what to add to a
 // policy of the node's role.
@@ -156,22 +184,62 @@ func PolicyStatement(permission string) string {
 	return fmt.Sprintf(`allow it in a policy of the node's role: {"Effect": "Allow", "Action": "%s", "Resource": "*"}`, permission)
 }
 
-// roleCredentials fetches the instance role's credentials. EC2 answers 404
-// until IAM has made a newly attached role known, which can take some seconds
-// after boot; that is waited for.
+// roleCredentials are the credentials of the instance's role. They are fetched
+// before a call, by the caller's clock: the SDK would ask for them under a
+// context that never ends. EC2 answers 404 until IAM has made a newly attached
+// role known, which can take some seconds after boot; that is waited for.
 type roleCredentials struct {
 	imds *imds.Client
+
+	mu      sync.Mutex
+	current aws.Credentials
 }
 
-func (r *roleCredentials) Retrieve(ctx context.Context) (aws.Credentials, error) {
-	// Ask for the role's name through the patient client, so that the waiting,
-	// its reports and its end are the same as for every other value.
-	if err := r.imds.Get(ctx, "meta-data/iam/security-credentials/", func(string) error { return nil }); err != nil {
-		return aws.Credentials{}, fmt.Errorf("credentials of the instance's role: %w", err)
+// fetch makes sure that the credentials are there and fresh.
+func (r *roleCredentials) fetch(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current.HasKeys() && time.Until(r.current.Expires) > time.Minute {
+		return nil
 	}
-	client, err := r.imds.SDK(ctx)
+	const dir = "meta-data/iam/security-credentials/"
+	var role string
+	err := r.imds.Get(ctx, dir, func(body string) error {
+		role, _, _ = strings.Cut(strings.TrimSpace(body), "\n")
+		if role == "" {
+			return errors.New("no role is named")
+		}
+		return nil
+	})
 	if err != nil {
-		return aws.Credentials{}, err
+		return fmt.Errorf("credentials of the instance's role: %w", err)
 	}
-	return ec2rolecreds.New(func(o *ec2rolecreds.Options) { o.Client = client }).Retrieve(ctx)
+	err = r.imds.Get(ctx, dir+role, func(body string) error {
+		var answer struct {
+			Code, AccessKeyId, SecretAccessKey, Token string
+			Expiration                                time.Time
+		}
+		if err := json.Unmarshal([]byte(body), &answer); err != nil {
+			return fmt.Errorf("not a credentials document: %w", err)
+		}
+		if answer.Code != "Success" || answer.AccessKeyId == "" {
+			return fmt.Errorf("EC2 has no credentials for the role: code %q", answer.Code)
+		}
+		r.current = aws.Credentials{
+			AccessKeyID: answer.AccessKeyId, SecretAccessKey: answer.SecretAccessKey, SessionToken: answer.Token,
+			CanExpire: true, Expires: answer.Expiration, Source: "instance role",
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("credentials of the instance's role: %w", err)
+	}
+	return nil
+}
+
+// Retrieve gives the SDK what fetch brought.
+func (r *roleCredentials) Retrieve(context.Context) (aws.Credentials, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current, nil
 }

@@ -2,7 +2,6 @@ package awsapi
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -17,26 +16,41 @@ func (c *Client) ec2() *ec2.Client {
 	})
 }
 
-// PrivateDNSName asks EC2 for the private DNS name of an instance, waiting
-// until EC2 knows it.
-func (c *Client) PrivateDNSName(ctx context.Context, instanceID string) (string, error) {
-	api, name := c.ec2(), ""
+// Instance is what EC2 tells of an instance and the instance itself does not.
+type Instance struct {
+	PrivateDNSName string
+	Tags           map[string]string
+}
+
+// DescribeInstance asks EC2 for an instance, waiting until EC2 knows it and,
+// with needName, its private DNS name.
+func (c *Client) DescribeInstance(ctx context.Context, instanceID string, needName bool) (Instance, error) {
+	api, found := c.ec2(), Instance{}
 	err := c.call(ctx, "ec2:DescribeInstances", 0, func(ctx context.Context) error {
 		out, err := api.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{instanceID}})
 		if err != nil {
 			return err
 		}
+		found = Instance{Tags: map[string]string{}}
+		known := false
 		for _, reservation := range out.Reservations {
 			for _, instance := range reservation.Instances {
-				name = aws.ToString(instance.PrivateDnsName)
+				known = true
+				found.PrivateDNSName = aws.ToString(instance.PrivateDnsName)
+				for _, tag := range instance.Tags {
+					found.Tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+				}
 			}
 		}
-		if name == "" {
-			return fmt.Errorf("EC2 does not know the private DNS name of %s yet", instanceID)
+		if !known {
+			return notYet("EC2 does not know %s yet", instanceID)
+		}
+		if needName && found.PrivateDNSName == "" {
+			return notYet("EC2 does not know the private DNS name of %s yet", instanceID)
 		}
 		return nil
 	})
-	return name, err
+	return found, err
 }
 
 // InstanceType is what EC2 tells of an instance type, as far as pods depend on it.
@@ -57,7 +71,7 @@ func (c *Client) DescribeInstanceType(ctx context.Context, name string) (Instanc
 			return err
 		}
 		if len(out.InstanceTypes) == 0 || out.InstanceTypes[0].NetworkInfo == nil {
-			return fmt.Errorf("EC2 tells nothing of instance type %s", name)
+			return notYet("EC2 tells nothing of instance type %s", name)
 		}
 		found = instanceType(out.InstanceTypes[0])
 		return nil

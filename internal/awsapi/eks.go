@@ -41,11 +41,11 @@ func (c *Client) DescribeCluster(ctx context.Context, name string, retries int) 
 		}
 		cluster := out.Cluster
 		if cluster == nil {
-			return fmt.Errorf("the answer holds no cluster")
+			return notYet("the answer holds no cluster")
 		}
 		switch cluster.Status {
 		case types.ClusterStatusCreating, types.ClusterStatusPending:
-			return fmt.Errorf("cluster %s is not ready yet: its status is %s", name, cluster.Status)
+			return notYet("cluster %s is not ready yet: its status is %s", name, cluster.Status)
 		case types.ClusterStatusDeleting, types.ClusterStatusFailed:
 			return retry.Final(fault.New(fault.AWS, "name a cluster that is ACTIVE", "cluster %s cannot take nodes: its status is %s", name, cluster.Status))
 		}
@@ -69,7 +69,7 @@ func (c *Client) DescribeCluster(ctx context.Context, name string, retries int) 
 			found.OutpostARN = outpost.OutpostArns[0]
 		}
 		if found.Endpoint == "" || len(found.CertificateAuthority) == 0 {
-			return fmt.Errorf("cluster %s has no endpoint or certificate authority yet", name)
+			return notYet("cluster %s has no endpoint or certificate authority yet", name)
 		}
 		return nil
 	})

@@ -253,6 +253,12 @@ func read(ctx context.Context, client *sdk.Client, path string) (string, error) 
 			return "", err
 		}
 		content = out.Content
+	} else if path == "user-data" {
+		out, err := client.GetUserData(ctx, &sdk.GetUserDataInput{})
+		if err != nil {
+			return "", err
+		}
+		content = out.Content
 	} else {
 		return "", fmt.Errorf("no such tree in instance metadata: %s", path)
 	}
@@ -291,12 +297,6 @@ func (c *Client) forget(client *sdk.Client) {
 	if c.sdk == client {
 		c.sdk = nil
 	}
-}
-
-// SDK is a metadata client of the SDK's own kind, for its credential provider,
-// sharing the token. It makes single attempts.
-func (c *Client) SDK(ctx context.Context) (*sdk.Client, error) {
-	return c.client(ctx)
 }
 
 // reachable dials both of EC2's addresses, IPv4 with a head start, and takes
@@ -377,7 +377,7 @@ func (g *gate) enter(ctx context.Context) (leads bool, err error) {
 			// what it was waiting for.
 			select {
 			case <-change:
-			case <-time.After(tryTimeout):
+			case <-time.After(200 * time.Millisecond):
 			}
 			g.mu.Lock()
 			defer g.mu.Unlock()

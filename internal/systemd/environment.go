@@ -2,7 +2,11 @@
 // D-Bus. It knows nothing of what the units are for.
 package systemd
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // Environment is the text of a drop-in that sets one environment variable of a
 // service to a list of words. A command line that names the variable as $NAME
@@ -18,6 +22,17 @@ func Environment(name string, words []string) []byte {
 		quoted[i] = quoteWord(w)
 	}
 	return []byte("[Service]\nEnvironment='" + assignmentEscaper.Replace(name+"="+strings.Join(quoted, " ")) + "'\n")
+}
+
+// Variables is the text of a drop-in with one environment variable a line, in
+// the given section and directive: Service and Environment, or Manager and
+// DefaultEnvironment.
+func Variables(section, directive string, variables map[string]string) []byte {
+	text := "[" + section + "]\n"
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		text += directive + "='" + assignmentEscaper.Replace(name+"="+variables[name]) + "'\n"
+	}
+	return []byte(text)
 }
 
 var assignmentEscaper = strings.NewReplacer(`\`, `\\`, `'`, `\'`, `%`, `%%`, "\n", `\n`, "\t", `\t`)

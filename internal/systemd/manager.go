@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
+	"golang.org/x/sys/unix"
 )
 
 // Manager is a connection to systemd over D-Bus.
@@ -99,6 +100,8 @@ type State struct {
 	MainPID           uint32
 	Restarts          uint32 // automatic restarts since the unit was last started by a job
 	NeedReload        bool   // files changed since systemd read them
+
+	ActiveFor time.Duration // since the unit became active; 0 if it is not
 }
 
 // State asks for the state of a unit. A unit that does not exist is not an
@@ -120,6 +123,12 @@ func (m *Manager) State(ctx context.Context, unit string) (State, error) {
 	s.MainPID, _ = p["MainPID"].(uint32)
 	s.Restarts, _ = p["NRestarts"].(uint32)
 	s.NeedReload, _ = p["NeedDaemonReload"].(bool)
+	// By the monotonic clock: the other one is set while machines boot.
+	since, _ := p["ActiveEnterTimestampMonotonic"].(uint64)
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err == nil && s.Active == "active" && since > 0 {
+		s.ActiveFor = time.Duration(now.Nano()) - time.Duration(since)*time.Microsecond
+	}
 	return s, nil
 }
 

@@ -148,22 +148,18 @@ const (
 
 // Healthy waits until a unit is active and its health endpoint answers, and
 // ends with the unit's own last words where that cannot come any more. url may
-// be empty: then being active is enough. fresh says that the unit was just
-// started.
-func Healthy(ctx context.Context, m Manager, unit, url string, fresh bool, report func(string)) error {
+// be empty: then being active is enough.
+func Healthy(ctx context.Context, m Manager, unit, url string, report func(string)) error {
 	client := &http.Client{Timeout: healthTimeout}
 	start, reported := time.Now(), time.Now()
-	restarts, pid, since := uint32(0), uint32(0), time.Now()
+	restarts := uint32(0)
 	for first := true; ; first = false {
 		state, err := m.State(ctx, unit)
 		if err != nil {
-			return fault.Wrap(fault.Service, err)
+			return failure(ctx, m, unit, err)
 		}
 		if first {
-			restarts, pid = state.Restarts, state.MainPID
-		}
-		if state.MainPID != pid {
-			pid, since = state.MainPID, time.Now()
+			restarts = state.Restarts
 		}
 		waiting := fmt.Sprintf("%s is %s (%s)", unit, state.Active, state.Sub)
 		switch {
@@ -173,7 +169,7 @@ func Healthy(ctx context.Context, m Manager, unit, url string, fresh bool, repor
 			return failure(ctx, m, unit, fmt.Errorf("%s has ended %d times since it was started", unit, state.Restarts-restarts))
 		case state.Active == "active":
 			err := health(ctx, client, url)
-			if err == nil && (!fresh || time.Since(since) >= settle) {
+			if err == nil && state.ActiveFor >= settle {
 				return nil
 			}
 			if err != nil {

@@ -160,7 +160,9 @@ func Commit(root rootfs.Root, changes []Change) (err error) {
 	for i, c := range changes {
 		dirs[filepath.Dir(targets[i])] = true
 		if c.Action == Remove {
-			err = os.Remove(targets[i])
+			if err = os.Remove(targets[i]); errors.Is(err, fs.ErrNotExist) {
+				err = nil // somebody was faster
+			}
 		} else {
 			err = staged[next].Commit()
 			next++
@@ -196,6 +198,9 @@ func makeDirs(dir string) (made []string, err error) {
 			return made, err
 		}
 		made = append(made, d)
+		if err := os.Chmod(d, 0o755); err != nil { // whatever the umask
+			return made, err
+		}
 	}
 	return made, nil
 }

@@ -43,12 +43,18 @@ func ReadRecord(root rootfs.Root) (Record, error) {
 }
 
 // WriteRecord records files as what nodeadm last wrote. Shared files are not
-// its own and stay out.
-func WriteRecord(root rootfs.Root, files []plan.File) error {
+// its own and stay out, and so do files that already were as they should be
+// without nodeadm having written them: those are somebody else's.
+func WriteRecord(root rootfs.Root, files []plan.File, changes []Change, before Record) error {
+	written := map[string]bool{}
+	for _, c := range changes {
+		written[c.Path] = true
+	}
 	record := Record{}
 	for _, f := range files {
+		_, known := before[f.Path]
 		switch {
-		case f.Shared:
+		case f.Shared || !written[f.Path] && !known && f.Own == nil:
 		case f.Own != nil:
 			record[f.Path] = f.Own
 		default:

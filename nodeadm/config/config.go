@@ -3,7 +3,11 @@
 // else happens.
 package config
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/eks-bootstrap/nodeadm/internal/cel"
+)
 
 // Config is what the user wants. A zero value means "not said", and the plan
 // then takes the default.
@@ -15,7 +19,12 @@ type Config struct {
 	PauseImage PauseImage
 
 	// Runtime is "containerd", "dockerd", or "" for the kubelet version's own.
-	Runtime string
+	Runtime  string
+	Instance Instance
+	Proxy    Proxy
+	Labels   LabelsSpec
+	// FastImagePull: containerd unpacks images with the SOCI snapshotter.
+	FastImagePull bool
 	// LocalDisks is what becomes of instance store volumes: "raid0", "raid10",
 	// "mount", or "" to leave them alone.
 	LocalDisks string
@@ -45,8 +54,12 @@ func (c Cluster) Described() bool { return c.Endpoint != "" && len(c.Certificate
 type Kubelet struct {
 	// Flags are the user's own, in their order, one word each.
 	Flags []string
-	// OmitMaxPods: kubelet-config.json says nothing of max pods.
-	OmitMaxPods bool
+	// Config is the user's KubeletConfiguration, over everything else.
+	Config map[string]any
+	// MaxPods says how max pods is worked out.
+	MaxPods MaxPods
+	// InstanceIDNodeName: the node's name is the instance's id.
+	InstanceIDNodeName bool
 	// ReservedPolicy decides which number of pods memory is reserved for:
 	// "effective" (the default) or "legacy".
 	ReservedPolicy string
@@ -56,6 +69,34 @@ type Kubelet struct {
 type Containerd struct {
 	// ConfigFile replaces the planned configuration; a path on the node.
 	ConfigFile string
+	// Config is TOML that is merged over the planned configuration.
+	Config string
+	// BaseRuntimeSpec is merged over the OCI specification of every container.
+	BaseRuntimeSpec map[string]any
+}
+
+// MaxPods says how max pods is worked out; the zero value is by secondary IPv4
+// addresses.
+type MaxPods struct {
+	Mode                  string // "secondary-ip", "prefix-delegation", "ipv6", "fixed", "none" or ""
+	Value                 int    // for "fixed"
+	CustomNetworking      bool   // the first network interface gives no addresses to pods
+	MaxENIs, ReservedENIs int    // 0: not said
+	Cap                   string // "auto", "none" or ""
+	Expression            *cel.Program
+}
+
+// Instance is what the user says about the instance itself.
+type Instance struct {
+	LocalStorage LocalStorageSpec
+	Environment  map[string]map[string]string // by service; "default" is all
+	Network      NetworkSpec
+}
+
+// Proxy is the proxy that all of the node uses. The URLs may hold passwords.
+type Proxy struct {
+	HTTP, HTTPS string
+	NoProxy     []string
 }
 
 // Docker is what the user says about dockerd, for kubelets before 1.24.
@@ -106,4 +147,9 @@ func (k Kubelet) FlagNames() []string {
 		names = append(names, name)
 	}
 	return names
+}
+
+// NeedTags tells whether labels or taints come from the instance's tags.
+func (l LabelsSpec) NeedTags() bool {
+	return l.FromManagedNodeGroup || l.FromTags.LabelPrefix != "" || l.FromTags.TaintPrefix != ""
 }

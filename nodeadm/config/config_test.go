@@ -105,7 +105,7 @@ func TestBootstrapAccepts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Cluster.Name != "my-cluster" || !c.Cluster.Described() || len(c.Cluster.DNSAddresses) != 2 || c.Cluster.IPFamily != "ipv4" ||
-		!c.Kubelet.OmitMaxPods || len(c.Kubelet.Flags) != 2 || !c.MountBPFFS || *c.Cluster.Outpost || c.Cluster.DescribeRetries != 7 {
+		c.Kubelet.MaxPods.Mode != "none" || len(c.Kubelet.Flags) != 2 || !c.MountBPFFS || *c.Cluster.Outpost || c.Cluster.DescribeRetries != 7 {
 		t.Errorf("%+v", c)
 	}
 	if empty, err := ParseBootstrap([]string{"c", "--apiserver-endpoint", "", "--b64-cluster-ca", "", "--kubelet-extra-args", ""}); err != nil || empty.Cluster.Described() {

@@ -14,28 +14,8 @@ import (
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 
-	"github.com/eks-bootstrap/nodeadm/internal/argv"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 )
-
-// ParseBootstrap reads a command line of bootstrap.sh, without the program's
-// own name.
-func ParseBootstrap(args []string) (Config, error) {
-	known := map[string]argv.Arity{}
-	for _, f := range BootstrapFlags() {
-		known[f.Name] = argv.Value
-	}
-	flags, operands, err := argv.Split(args, known)
-	if err != nil {
-		return Config{}, err
-	}
-	values := map[string]string{}
-	for _, f := range flags {
-		name, value, _ := strings.Cut(strings.TrimPrefix(f, "--"), "=")
-		values[name] = value
-	}
-	return FromBootstrap(values, operands)
-}
 
 // FindBootstrap finds the call of bootstrap.sh in EC2 user data, a shell script
 // or a MIME message with shell scripts in it, and returns its arguments as the

@@ -60,36 +60,6 @@ func checkEndpoint(endpoint string) error {
 	return nil
 }
 
-// kubelet checks what kubelet would refuse at its start, when nobody is
-// looking any more.
-func (r *reader) kubelet(k Kubelet) {
-	if len(k.Flags) > 0 && !isFlag(k.Flags[0]) {
-		r.fail("kubelet-extra-args", "write kubelet's flags, such as '--node-labels=team=blue'", "%q is not a flag", k.Flags[0])
-	}
-	for name, value := range k.flags {
-		switch name {
-		case "node-labels":
-			for label := range strings.SplitSeq(value, ",") {
-				if label == "" {
-					continue
-				}
-				if err := CheckLabel(label); err != nil {
-					r.fail("kubelet-extra-args", labelRemedy(label), "--node-labels: kubelet would refuse %q: %v", label, err)
-				}
-			}
-		case "register-with-taints":
-			for taint := range strings.SplitSeq(value, ",") {
-				if taint == "" {
-					continue
-				}
-				if err := checkTaint(taint); err != nil {
-					r.fail("kubelet-extra-args", "write key=value:NoSchedule, with NoSchedule, PreferNoSchedule or NoExecute", "--register-with-taints: kubelet would refuse %q: %v", taint, err)
-				}
-			}
-		}
-	}
-}
-
 func labelRemedy(label string) string {
 	key, _, _ := strings.Cut(label, "=")
 	if !kubelet.LabelAllowed(key) {
@@ -128,7 +98,8 @@ func checkQualifiedName(key string) error {
 	return nil
 }
 
-func checkTaint(taint string) error {
+// CheckTaint tells why kubelet would refuse a taint, written key=value:effect.
+func CheckTaint(taint string) error {
 	keyValue, effect, found := strings.Cut(taint, ":")
 	if !found {
 		return errors.New("it has no effect")

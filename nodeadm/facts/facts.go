@@ -14,7 +14,12 @@ type Facts struct {
 	Instance Instance
 	Host     Host
 	Cluster  *Cluster // nil where EKS was not asked
-	Warnings []string // what could not be found out, and what was assumed instead
+	// ClusterName is the cluster's name as the instance's tags tell it, where
+	// the configuration does not.
+	ClusterName string
+	// PrivateEndpoint: the API server's name resolves to private addresses only.
+	PrivateEndpoint bool
+	Warnings        []string // what could not be found out, and what was assumed instead
 }
 
 // Instance is what EC2 says of the instance.
@@ -31,6 +36,10 @@ type Instance struct {
 	// NodeName is the name the node must register under: EC2's private DNS
 	// name. Empty where the configuration names the node itself.
 	NodeName string
+	// Lifecycle is "spot" or "on-demand".
+	Lifecycle string
+	// Tags of the instance; nil where EC2 was not asked.
+	Tags map[string]string
 	// Limits come from EC2's API, for a type that the embedded table lacks and
 	// where the API may be asked.
 	Limits *Limits
@@ -39,6 +48,8 @@ type Instance struct {
 // Limits of an instance type, of the default network card.
 type Limits struct {
 	ENIs, IPv4PerENI int
+	VCPUs            int
+	Prefixes         bool // network interfaces can take prefixes
 }
 
 // Cluster is what EKS says of the cluster.

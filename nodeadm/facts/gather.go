@@ -1,9 +1,11 @@
 package facts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
@@ -18,6 +20,7 @@ import (
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/data/pauseimage"
 	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/imds"
 )
 
@@ -28,8 +31,15 @@ type Request struct {
 	// AWS makes a client for the instance's region.
 	AWS func(region string) *awsapi.Client
 
-	// DescribeCluster is the name of a cluster to ask EKS about, or "".
-	DescribeCluster string
+	// ClusterName is the cluster's name, or "" if the instance's tags have to
+	// tell it; DescribeCluster: EKS has to be asked about it.
+	ClusterName     string
+	DescribeCluster bool
+	// Tags: the instance's tags are needed.
+	Tags bool
+	// PrivateEndpoint: whether the API server at this URL has private addresses
+	// only is needed; "" if not, or if EKS tells the URL.
+	PrivateEndpoint string
 	// ClusterRetries bounds the repetitions of that; negative: only time does.
 	ClusterRetries int
 	// NodeName: the name EC2 gives the instance is needed.
@@ -65,16 +75,17 @@ func Gather(ctx context.Context, r Request) (Facts, error) {
 	return f, gatherAWS(ctx, r, &f)
 }
 
-// gatherAWS asks the AWS APIs for what the instance itself could not tell.
+// gatherAWS asks the AWS APIs for what the instance itself could not tell: one
+// call of each kind at the most.
 func gatherAWS(ctx context.Context, r Request, f *Facts) error {
 	aws := r.AWS(f.Instance.Region)
-	var nameWarning, typeWarning string
+	var instanceWarning, typeWarning string
 	g, here := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		if r.DescribeCluster == "" {
+	describeCluster := func(name string) error {
+		if !r.DescribeCluster {
 			return nil
 		}
-		c, err := aws.DescribeCluster(here, r.DescribeCluster, r.ClusterRetries)
+		c, err := aws.DescribeCluster(here, name, r.ClusterRetries)
 		if err != nil {
 			return err
 		}
@@ -84,13 +95,18 @@ func gatherAWS(ctx context.Context, r Request, f *Facts) error {
 			ID: c.ID, OutpostARN: c.OutpostARN,
 		}
 		return nil
-	})
+	}
+	if r.ClusterName != "" {
+		g.Go(func() error { return describeCluster(r.ClusterName) })
+	}
 	g.Go(func() (err error) {
-		// Older kubelets find their name themselves.
-		if r.NodeName && f.Host.Kubelet.AtLeast(kubelet.ExternalCloudProvider) {
-			f.Instance.NodeName, nameWarning, err = nodeName(here, aws, f.Instance)
+		if instanceWarning, err = describeInstance(here, aws, r, f); err != nil || r.ClusterName != "" {
+			return err
 		}
-		return err
+		if f.ClusterName, err = clusterName(f.Instance.Tags); err != nil {
+			return err
+		}
+		return describeCluster(f.ClusterName)
 	})
 	g.Go(func() error {
 		if _, known := instancetypes.Lookup(f.Instance.Type); !known {
@@ -101,7 +117,7 @@ func gatherAWS(ctx context.Context, r Request, f *Facts) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	for _, w := range []string{nameWarning, typeWarning} {
+	for _, w := range []string{instanceWarning, typeWarning} {
 		if w != "" {
 			f.Warnings = append(f.Warnings, w)
 		}
@@ -113,6 +129,9 @@ func gatherAWS(ctx context.Context, r Request, f *Facts) error {
 		if f.Instance.IPv6, err = waitForIPv6(ctx, r.IMDS, f.Instance.MAC); err != nil {
 			return err
 		}
+	}
+	if r.PrivateEndpoint != "" {
+		f.PrivateEndpoint = private(ctx, r.PrivateEndpoint)
 	}
 	endpoint := r.ResolveEndpoint
 	if endpoint == "" && f.Cluster != nil && f.Cluster.OutpostARN != "" {
@@ -133,29 +152,66 @@ func gatherAWS(ctx context.Context, r Request, f *Facts) error {
 	return nil
 }
 
-// nodeName is the instance's private DNS name as EC2 knows it. Where the
-// machine's own name has EC2's form for the region it is that name and no API
-// is asked; a VPC with a DHCP domain of its own gives names of another form.
-func nodeName(ctx context.Context, aws *awsapi.Client, i Instance) (name, warning string, err error) {
-	if isEC2Name(i.Hostname, i.Region) {
-		return i.Hostname, "", nil
+// describeInstance finds the instance's private DNS name as EC2 knows it and,
+// where wanted, its tags. Where the machine's own name has EC2's form for the
+// region it is that name and no API is asked; a VPC with a DHCP domain of its
+// own gives names of another form.
+func describeInstance(ctx context.Context, aws *awsapi.Client, r Request, f *Facts) (warning string, err error) {
+	i := &f.Instance
+	// Older kubelets find their name themselves.
+	needName := r.NodeName && f.Host.Kubelet.AtLeast(kubelet.ExternalCloudProvider)
+	if needName && isEC2Name(i.Hostname, i.Region) {
+		i.NodeName, needName = i.Hostname, false
 	}
-	// Leave time for the rest of the boot where EC2 does not answer at all.
+	needTags := r.Tags || r.ClusterName == ""
+	if !needName && !needTags {
+		return "", nil
+	}
 	limited, cancel := ctx, context.CancelFunc(func() {})
-	if deadline, ok := ctx.Deadline(); ok {
+	if deadline, ok := ctx.Deadline(); ok && !needTags {
+		// Leave time for the rest of the boot where EC2 does not answer at all.
 		limited, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 	}
 	defer cancel()
-	name, err = aws.PrivateDNSName(limited, i.ID)
-	if err == nil {
-		return name, "", nil
+	found, err := aws.DescribeInstance(limited, i.ID, needName)
+	switch {
+	case err == nil:
+		i.Tags = found.Tags
+		if needName {
+			i.NodeName = found.PrivateDNSName
+		}
+		return "", nil
+	case needTags && r.ClusterName == "":
+		return "", fault.New(fault.AWS, cmp.Or(fault.Remedy(err), "name the cluster"), "the cluster's name is not given, and EC2 could not be asked for the instance's tags: %w", err)
+	case needTags || ctx.Err() != nil:
+		return "", err
 	}
-	if ctx.Err() != nil {
-		return "", "", err
+	i.NodeName = addressName(*i)
+	return fmt.Sprintf("the host name %s is not one of EC2's and EC2 could not be asked for the private DNS name (%v): "+
+		"the node registers as %s, made from its address%s", i.Hostname, err, i.NodeName, ifDenied(err, "ec2:DescribeInstances")), nil
+}
+
+// clusterName finds the cluster an instance belongs to in its tags.
+func clusterName(tags map[string]string) (string, error) {
+	const prefix = "kubernetes.io/cluster/"
+	var names []string
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		if name, found := strings.CutPrefix(key, prefix); found {
+			names = append(names, name)
+		}
 	}
-	name = addressName(i)
-	return name, fmt.Sprintf("the host name %s is not one of EC2's and EC2 could not be asked for the private DNS name (%v): "+
-		"the node registers as %s, made from its address%s", i.Hostname, err, name, ifDenied(err, "ec2:DescribeInstances")), nil
+	for _, key := range []string{"eks:cluster-name", "eks:eks-cluster-name"} {
+		if name := tags[key]; name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	switch len(names) {
+	case 1:
+		return names[0], nil
+	case 0:
+		return "", fault.New(fault.Usage, "name the cluster in the configuration, or tag the instance "+prefix+"NAME=owned", "no cluster name is given, and the instance has no tag that tells it")
+	}
+	return "", fault.New(fault.Usage, "name the cluster in the configuration", "no cluster name is given, and the instance's tags name several: %s", strings.Join(names, ", "))
 }
 
 var (
@@ -195,7 +251,7 @@ func limits(ctx context.Context, aws *awsapi.Client, name string) (*Limits, stri
 		return nil, fmt.Sprintf("instance type %s is newer than this nodeadm, and EC2 could not be asked about it: %v%s",
 			name, err, ifDenied(err, "ec2:DescribeInstanceTypes"))
 	}
-	return &Limits{ENIs: t.ENIs, IPv4PerENI: t.IPv4PerENI}, ""
+	return &Limits{ENIs: t.ENIs, IPv4PerENI: t.IPv4PerENI, VCPUs: t.VCPUs, Prefixes: t.Nitro || t.BareMetal}, ""
 }
 
 // ifDenied is the end of a sentence about a call that failed: how to allow it,
@@ -220,6 +276,19 @@ func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	return slices.Compact(addrs), nil
+}
+
+// private tells whether the host of a URL has private addresses only. Where it
+// does not resolve at all, nothing is lost by going direct.
+func private(ctx context.Context, endpoint string) bool {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+	return err == nil && !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.Unmap().IsPrivate() })
 }
 
 func resolves(ctx context.Context, host string) bool {

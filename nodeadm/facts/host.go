@@ -17,8 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/unit"
-
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
@@ -60,7 +58,7 @@ type HostRequest struct {
 	// Applied is what nodeadm last wrote, by path.
 	Applied map[string][]byte
 	// Partial: nothing is going to be started, so an image without kubelet or
-	// containerd is only warned about.
+	// containerd is only warned about, as long as kubelet's version is known.
 	Partial bool
 }
 
@@ -153,7 +151,7 @@ func kubeletVersion(ctx context.Context, r HostRequest) (kubelet.Version, error)
 		if err != nil {
 			return kubelet.Version{}, err
 		}
-		said, source = string(recorded), kubeletVersionFile
+		said, source = strings.TrimSpace(string(recorded)), kubeletVersionFile
 	}
 	if said == "" {
 		out, path, err := askVersion(ctx, r.Root, kubeletPaths)
@@ -173,7 +171,7 @@ func kubeletVersion(ctx context.Context, r HostRequest) (kubelet.Version, error)
 	return v, nil
 }
 
-var containerdVersionPattern = regexp.MustCompile(`\bv?([12]\.\d+\.\d+)`)
+var containerdVersionPattern = regexp.MustCompile(`(?:^|[^\d.])v?(\d+\.\d+\.\d+)`)
 
 func containerdVersion(ctx context.Context, r HostRequest) (string, error) {
 	if r.ContainerdVersion != "" {
@@ -183,7 +181,7 @@ func containerdVersion(ctx context.Context, r HostRequest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if said == nil {
+	if len(bytes.TrimSpace(said)) == 0 {
 		out, _, err := askVersion(ctx, r.Root, containerdPaths)
 		if err != nil {
 			return "", fault.New(fault.Usage, "install containerd", "version of containerd: %w", err)
@@ -223,60 +221,88 @@ var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/loca
 // line (the last ExecStart= of unit and drop-ins in systemd's order) and the
 // file it stands in. What nodeadm wrote does not count.
 func imageUnit(root rootfs.Root, applied map[string][]byte) (*KubeletUnit, error) {
-	var files []string // the unit, then its drop-ins in order
+	var found *KubeletUnit
 	dropIns := map[string]string{}
 	for _, dir := range unitDirs {
-		if path := dir + "/" + layout.KubeletService; len(files) == 0 && root.Exists(path) {
-			files = append(files, path)
+		path := dir + "/" + layout.KubeletService
+		data, err := foreignFile(root, path, applied)
+		if err != nil {
+			return nil, err
 		}
-		host, err := root.Resolve(dir+"/"+layout.KubeletService+".d", true)
+		if found == nil && data != nil {
+			found = &KubeletUnit{Path: path}
+			if line, given := execStart(data); given {
+				found.Exec = line
+			}
+		}
+		host, err := root.Resolve(path+".d", true)
 		if err != nil {
 			return nil, fault.New(fault.Disk, "", "look for drop-ins of %s: %w", layout.KubeletService, err)
 		}
-		found, _ := filepath.Glob(filepath.Join(host, "*.conf"))
-		for _, f := range found {
+		files, _ := filepath.Glob(filepath.Join(host, "*.conf"))
+		for _, f := range files {
 			name := filepath.Base(f)
 			if _, hidden := dropIns[name]; !hidden {
-				dropIns[name] = dir + "/" + layout.KubeletService + ".d/" + name
+				dropIns[name] = path + ".d/" + name
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(dropIns)) {
-		files = append(files, dropIns[name])
-	}
-	var found *KubeletUnit
-	for _, path := range files {
-		data, err := readIfPresent(root, path)
+		path := dropIns[name]
+		if path == layout.KubeletArgs || path == layout.KubeletExtraArgs {
+			continue
+		}
+		data, err := foreignFile(root, path, applied)
 		if err != nil {
 			return nil, err
 		}
-		ours, written := applied[path]
-		if path == layout.KubeletArgs || path == layout.KubeletExtraArgs || written && bytes.Equal(data, ours) {
-			continue
-		}
-		options, err := unit.DeserializeOptions(bytes.NewReader(data))
-		if err != nil {
-			continue // systemd would not read it either, and says so itself
-		}
-		if strings.HasSuffix(path, ".service") {
-			found = &KubeletUnit{Path: path}
-		}
-		for _, o := range options {
-			if o.Section == "Service" && o.Name == "ExecStart" && o.Value != "" {
-				if found == nil {
-					found = &KubeletUnit{}
-				}
-				found.Path, found.Exec = path, o.Value
-			}
+		if line, given := execStart(data); given {
+			found = &KubeletUnit{Path: path, Exec: line}
 		}
 	}
 	return found, nil
+}
+
+// foreignFile reads a file unless it is not there or nodeadm's own.
+func foreignFile(root rootfs.Root, path string, applied map[string][]byte) ([]byte, error) {
+	data, err := readIfPresent(root, path)
+	if ours, written := applied[path]; written && bytes.Equal(data, ours) {
+		return nil, err
+	}
+	return data, err
+}
+
+// execStart reads the last ExecStart= of a unit file. systemd is forgiving
+// about everything else in it, so this is too: what it does not know, it
+// passes over.
+func execStart(unit []byte) (line string, given bool) {
+	section, continued := "", ""
+	for raw := range strings.Lines(string(unit)) {
+		text := strings.TrimSpace(raw)
+		if strings.HasPrefix(text, "#") || strings.HasPrefix(text, ";") {
+			continue // within a continued line too
+		}
+		if rest, more := strings.CutSuffix(text, "\\"); more {
+			continued += rest + " "
+			continue
+		}
+		text, continued = continued+text, ""
+		if strings.HasPrefix(text, "[") {
+			section = text
+		}
+		key, value, found := strings.Cut(text, "=")
+		if found && section == "[Service]" && strings.TrimSpace(key) == "ExecStart" {
+			line, given = strings.TrimSpace(value), true
+		}
+	}
+	return line, given
 }
 
 // systemdVersion is the version of the image's systemd, 0 where it is unknown.
 // Since 2017 it is in the name of systemd's own library, so that nothing has to
 // be run to know it; Amazon Linux 2 has an older one, without that library.
 func systemdVersion(root rootfs.Root) int {
+	newest := 0
 	for _, dir := range []string{"/usr/lib/systemd", "/usr/lib64/systemd", "/lib/systemd", "/usr/lib/x86_64-linux-gnu/systemd", "/usr/lib/aarch64-linux-gnu/systemd"} {
 		host, err := root.Resolve(dir, true)
 		if err != nil {
@@ -287,11 +313,11 @@ func systemdVersion(root rootfs.Root) int {
 			name := strings.TrimPrefix(filepath.Base(path), "libsystemd-shared-")
 			number := name[:len(name)-len(strings.TrimLeft(name, "0123456789"))]
 			if version, err := strconv.Atoi(number); err == nil {
-				return version
+				newest = max(newest, version)
 			}
 		}
 	}
-	return 0
+	return newest
 }
 
 func thisMachine() Machine {

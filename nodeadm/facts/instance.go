@@ -66,6 +66,12 @@ func GatherInstance(ctx context.Context, client *imds.Client) (Instance, error) 
 	g.Go(func() error { return get(ctx, client, "meta-data/services/partition", domainPattern, &i.Partition) })
 	g.Go(func() error { return get(ctx, client, "meta-data/services/domain", domainPattern, &i.ServicesDomain) })
 	g.Go(func() error {
+		return optional(client.Lookup(ctx, "meta-data/instance-life-cycle", func(body string) error {
+			i.Lifecycle = strings.TrimSpace(body)
+			return nil
+		}))
+	})
+	g.Go(func() error {
 		return client.Get(ctx, "meta-data/local-ipv4", func(body string) (err error) {
 			i.IPv4, err = netip.ParseAddr(strings.TrimSpace(body))
 			return err
@@ -76,8 +82,8 @@ func GatherInstance(ctx context.Context, client *imds.Client) (Instance, error) 
 			// With several domain names in the DHCP options there are several
 			// names here; the first is the machine's own.
 			words := strings.Fields(body)
-			if len(words) == 0 || !domainPattern.MatchString(strings.ToLower(words[0])) {
-				return fmt.Errorf("not a host name: %s", excerpt(body))
+			if len(words) == 0 {
+				return errors.New("it is empty")
 			}
 			i.Hostname = strings.ToLower(words[0])
 			return nil

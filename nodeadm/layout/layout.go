@@ -13,6 +13,10 @@ const (
 	CACertificate        = "/etc/kubernetes/pki/ca.crt"
 	CredentialProvider   = "/etc/eks/image-credential-provider/config.json"
 	ContainerdConfig     = "/etc/containerd/config.toml"
+	BaseRuntimeSpec      = "/etc/containerd/base-runtime-spec.json"
+	ResolvedConfig       = "/etc/systemd/resolved.conf.d/40-eks.conf"
+	DefaultEnvironment   = "/etc/systemd/system.conf.d/environment.conf"
+	ResolvedService      = "systemd-resolved.service"
 	ContainerdConfigDir  = "/etc/containerd/config.d"
 	DockerConfig         = "/etc/docker/daemon.json"
 	BPFMountUnit         = "/etc/systemd/system/sys-fs-bpf.mount"
@@ -28,6 +32,8 @@ const (
 
 // The agent's own state.
 const (
+	// DropInDir holds NodeConfig documents that are merged over user data.
+	DropInDir = "/etc/eks/nodeadm.d"
 	// AppliedFile holds each file as nodeadm last wrote it: what tells the
 	// agent's work from anybody else's.
 	AppliedFile = "/var/lib/nodeadm/applied.json"

@@ -22,6 +22,9 @@ type cluster struct {
 
 func settleCluster(c config.Cluster, f facts.Facts) (cluster, error) {
 	s := cluster{name: c.Name, endpoint: c.Endpoint, ca: c.CertificateAuthority, id: c.ID, ipv6: c.IPFamily == "ipv6"}
+	if s.name == "" {
+		s.name = f.ClusterName
+	}
 	described := facts.Cluster{}
 	if f.Cluster != nil {
 		described = *f.Cluster

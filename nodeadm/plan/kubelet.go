@@ -28,7 +28,8 @@ func (b *builder) kubelet() error {
 	b.plan.HealthURL = b.healthURL(doc)
 
 	files := []string{layout.KubeletConfig, layout.KubeletArgs, layout.KubeletExtraArgs, layout.CACertificate,
-		layout.Kubeconfig, layout.BootstrapKubeconfig, layout.KubeletUnit, layout.CredentialProvider}
+		layout.Kubeconfig, layout.BootstrapKubeconfig, layout.KubeletUnit, layout.CredentialProvider,
+		environmentFile(layout.KubeletService)}
 
 	exec := b.kubeletExec()
 	dropIn, err := b.kubeletArgs(exec)
@@ -127,9 +128,16 @@ func (b *builder) kubeletArgs(own string) (string, error) {
 	if kubelet.HasFlag(v, "pod-infra-container-image") {
 		args = append(args, "--pod-infra-container-image="+b.sandboxImage)
 	}
-	args = append(args, "--v=2")
+	// A verbosity in the user's KubeletConfiguration must not be overruled by a flag.
+	if logging, _ := b.config.Kubelet.Config["logging"].(map[string]any); logging["verbosity"] == nil {
+		args = append(args, "--v=2")
+	}
+	name := b.facts.Instance.NodeName
+	if b.config.Kubelet.InstanceIDNodeName {
+		name = b.facts.Instance.ID
+	}
 	if v.Minor >= kubelet.ExternalCloudProvider {
-		if name := b.facts.Instance.NodeName; name != "" {
+		if name != "" {
 			args = append(args, "--hostname-override="+name)
 		}
 		args = append(args, "--cloud-provider=external")
@@ -152,10 +160,11 @@ func (b *builder) kubeletArgs(own string) (string, error) {
 		args = append(args, "--image-credential-provider-config="+layout.CredentialProvider,
 			"--image-credential-provider-bin-dir="+host.CredentialProvider[:strings.LastIndex(host.CredentialProvider, "/")])
 	}
-	// kubelet adds up repeated --node-labels, so the user's own stay as they are.
-	if host.NVIDIA && v.Minor >= 35 {
-		args = append(args, "--node-labels=nvidia.com/gpu.present=true")
+	labels, err := b.ownLabelFlags()
+	if err != nil {
+		return "", err
 	}
+	args = append(args, labels...)
 	return string(systemd.Environment("KUBELET_ARGS", args)) + reset, nil
 }
 

@@ -3,29 +3,37 @@ package plan
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/suggest"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
-// planKubeletConfig plans the KubeletConfiguration and returns it. It has three
+// planKubeletConfig plans the KubeletConfiguration and returns it. It has four
 // layers: defaults, over them what somebody other than nodeadm wrote into the
 // document that stands on the node (user data edits it before calling
-// bootstrap.sh, images ship one), and over that what follows from the instance
-// and the user's settings.
+// bootstrap.sh, images ship one), over that what follows from the instance,
+// and on top the user's own KubeletConfiguration.
 func (b *builder) planKubeletConfig() (map[string]any, error) {
 	others, err := b.foreignKubeletConfig()
 	if err != nil {
 		return nil, err
 	}
+	if err := b.checkUserFields(); err != nil {
+		return nil, err
+	}
 	doc, own := kubeletDefaults(b.facts.Host.Kubelet), kubeletDefaults(b.facts.Host.Kubelet)
 	overlay(doc, others)
-	overlay(doc, b.kubeletSettings())
-	overlay(own, b.kubeletSettings())
+	for _, layer := range []map[string]any{b.kubeletSettings(), b.config.Kubelet.Config} {
+		overlay(doc, layer)
+		overlay(own, layer)
+	}
 	text, err := indentJSON(doc)
 	if err != nil {
 		return nil, err
@@ -36,6 +44,32 @@ func (b *builder) planKubeletConfig() (map[string]any, error) {
 	}
 	b.plan.Files = append(b.plan.Files, File{Path: layout.KubeletConfig, Mode: 0o644, Data: []byte(text), Own: []byte(ownText)})
 	return doc, nil
+}
+
+// checkUserFields refuses fields that this kubelet does not have: it would
+// start, and silently do without them.
+func (b *builder) checkUserFields() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(b.config.Kubelet.Config)) {
+		if kubelet.HasField(b.facts.Host.Kubelet, name) {
+			continue
+		}
+		var known []string
+		remedy := "leave it out"
+		for row := range kubelet.Rows() {
+			if row.Kind == kubelet.Field && kubelet.HasField(b.facts.Host.Kubelet, row.Name) {
+				known = append(known, row.Name)
+			}
+			if row.Kind == kubelet.Field && row.Name == name {
+				remedy = fmt.Sprintf("leave it out: it came with 1.%d", row.Since)
+			}
+		}
+		if near := suggest.Nearest(name, known); near != "" && remedy == "leave it out" {
+			remedy = "did you mean " + near + "?"
+		}
+		errs = append(errs, fault.New(fault.Usage, remedy, "spec.kubelet.config.%s: kubelet %s has no such field", name, b.facts.Host.Kubelet))
+	}
+	return errors.Join(errs...)
 }
 
 // foreignKubeletConfig is the part of the document on the node that nodeadm
@@ -116,7 +150,7 @@ func (b *builder) kubeletSettings() map[string]any {
 		"kubeReserved": kubeReserved(b.facts.Host.CPUs, b.plan.MaxPods, b.config.Kubelet.ReservedPolicy),
 	}
 	if b.plan.MaxPods.Written {
-		s["maxPods"] = b.plan.MaxPods.ENILimited
+		s["maxPods"] = b.plan.MaxPods.Planned
 	}
 	if v.Minor >= kubelet.ExternalCloudProvider {
 		s["providerID"] = "aws:///" + b.facts.Instance.Zone + "/" + b.facts.Instance.ID
@@ -124,7 +158,8 @@ func (b *builder) kubeletSettings() map[string]any {
 	if b.runtimeName == "containerd" {
 		s["cgroupDriver"] = "systemd"
 		// kubelet refuses these together with reserved CPUs.
-		if _, given := b.config.Kubelet.Flag("reserved-cpus"); !given {
+		_, flag := b.config.Kubelet.Flag("reserved-cpus")
+		if _, field := b.config.Kubelet.Config["reservedSystemCPUs"]; !flag && !field {
 			s["kubeReservedCgroup"] = "/runtime"
 			s["systemReservedCgroup"] = "/system"
 		}

@@ -2,11 +2,14 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/data/instancetypes"
+	"github.com/eks-bootstrap/nodeadm/internal/cel"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
 )
 
@@ -17,10 +20,14 @@ const kubeletDefaultMaxPods = 110
 type MaxPods struct {
 	InstanceType     string
 	ENIs, IPv4PerENI int    // of the default network card
-	ENILimited       int    // pods that can get an address of their own
+	VCPUs            int    // 0 where unknown
+	Prefixes         bool   // network interfaces can take prefixes instead of addresses
+	ENILimited       int    // pods that can get a secondary IPv4 address
+	Planned          int    // what kubelet-config.json says, if it says anything
 	Effective        int    // pods kubelet will accept
 	Source           string // where Effective comes from
-	Written          bool   // it stands in kubelet-config.json
+	Written          bool   // Planned stands in kubelet-config.json
+	Arithmetic       string // the calculation, as people check it
 	Assumed          string // how the limits were guessed; "" where they are known
 }
 
@@ -29,9 +36,96 @@ type MaxPods struct {
 // pods of the host network, aws-node and kube-proxy, need none.
 func ENIMaxPods(enis, ipv4PerENI int) int { return enis*(ipv4PerENI-1) + 2 }
 
-// Arithmetic writes the calculation out, as people check it.
-func (m MaxPods) Arithmetic() string {
-	return fmt.Sprintf("%d ENIs × (%d IPv4 addresses − 1) + 2 = %d", m.ENIs, m.IPv4PerENI, m.ENILimited)
+// Limits starts the calculation for a type of the table.
+func Limits(t instancetypes.Type) MaxPods {
+	return MaxPods{
+		InstanceType: t.Name, ENIs: t.ENIs, IPv4PerENI: t.IPv4PerENI, VCPUs: t.VCPUs,
+		Prefixes: t.Hypervisor == "nitro" || t.BareMetal,
+	}
+}
+
+// WorkOut works max pods out as somebody wants it.
+func (m MaxPods) WorkOut(c config.MaxPods) (MaxPods, error) {
+	m.ENILimited = ENIMaxPods(m.ENIs, m.IPv4PerENI)
+	m.Source = "network interfaces of " + m.InstanceType
+	enis, how := m.ENIs, fmt.Sprintf("%d ENIs", m.ENIs)
+	if c.MaxENIs > 0 && c.MaxENIs < enis {
+		enis, how = c.MaxENIs, fmt.Sprintf("%d of %d ENIs", c.MaxENIs, m.ENIs)
+	}
+	for _, less := range []struct {
+		n   int
+		why string
+	}{{c.ReservedENIs, "reserved"}, {map[bool]int{true: 1}[c.CustomNetworking], "for the node alone"}} {
+		if less.n > 0 {
+			enis, how = max(0, enis-less.n), fmt.Sprintf("%s − %d %s", how, less.n, less.why)
+		}
+	}
+	if enis != m.ENIs {
+		how = "(" + how + ")"
+	}
+	limit := 0
+	switch c.Mode {
+	case "", "none", "secondary-ip":
+		m.Planned = ENIMaxPods(enis, m.IPv4PerENI)
+		m.Arithmetic = fmt.Sprintf("%s × (%d IPv4 addresses − 1) + 2 = %d", how, m.IPv4PerENI, m.Planned)
+		if c.Cap == "auto" {
+			limit = m.cap()
+		}
+	case "prefix-delegation":
+		if !m.Prefixes {
+			return m, fault.New(fault.Usage, "leave maxPods.mode out for this type", "instance type %s cannot take prefixes: only Nitro and bare-metal instances can", m.InstanceType)
+		}
+		m.Planned = enis*(m.IPv4PerENI-1)*16 + 2
+		m.Arithmetic = fmt.Sprintf("%s × (%d slots − 1) × 16 addresses of a /28 + 2 = %d", how, m.IPv4PerENI, m.Planned)
+		if c.Cap != "none" {
+			limit = m.cap()
+		}
+	case "ipv6":
+		m.Planned = m.cap()
+		m.Arithmetic = fmt.Sprintf("a /80 prefix has addresses for any number of pods; the recommended most for %d vCPUs is %d", m.VCPUs, m.Planned)
+	case "fixed":
+		m.Planned, m.Source = c.Value, "maxPods.value"
+		m.Arithmetic = fmt.Sprintf("fixed: %d", c.Value)
+	}
+	if limit > 0 && m.Planned > limit {
+		m.Planned = limit
+		m.Arithmetic += fmt.Sprintf(", at most %d with %d vCPUs", limit, m.VCPUs)
+	}
+	if c.Expression != nil {
+		n, err := m.evaluate(c.Expression)
+		if err != nil {
+			return m, fault.New(fault.Usage, "the result must be a whole number of at least 1", "maxPodsExpression: %w", err)
+		}
+		m.Arithmetic = fmt.Sprintf("%s = %d, with default_enis %d, ips_per_eni %d, max_pods %d", c.Expression, n, m.ENIs, m.IPv4PerENI, m.Planned)
+		m.Planned, m.Source = n, "maxPodsExpression"
+	}
+	m.Written = c.Mode != "none"
+	m.Effective = m.Planned
+	return m, nil
+}
+
+// cap is the number of pods that AWS recommends at the most. No instance has
+// between 25 and 31 vCPUs, so that "more than 30" and "at least 30" agree.
+func (m MaxPods) cap() int {
+	if m.VCPUs > 30 {
+		return 250
+	}
+	return 110
+}
+
+func (m MaxPods) evaluate(e *cel.Program) (int, error) {
+	value, err := e.Eval(map[string]int64{"default_enis": int64(m.ENIs), "ips_per_eni": int64(m.IPv4PerENI), "max_pods": int64(m.Planned)})
+	if err != nil {
+		return 0, err
+	}
+	n, err := value.Int()
+	if err != nil {
+		return 0, err
+	}
+	if n < 1 || n > math.MaxInt32 {
+		return 0, fmt.Errorf("%s is %d", e, n)
+	}
+	return int(n), nil
 }
 
 func (b *builder) maxPods() (MaxPods, error) {
@@ -42,10 +136,10 @@ func (b *builder) maxPods() (MaxPods, error) {
 	if m.Assumed != "" {
 		b.warn(m.Assumed)
 	}
-	m.Written = !b.config.Kubelet.OmitMaxPods
-	if m.Written {
-		m.Effective, m.Source = m.ENILimited, "network interfaces of "+m.InstanceType
-	} else {
+	if m, err = m.WorkOut(b.config.Kubelet.MaxPods); err != nil {
+		return m, err
+	}
+	if !m.Written {
 		m.Effective, m.Source = kubeletDefaultMaxPods, "kubelet's default"
 		// Somebody else's number in the document stays where nodeadm writes none.
 		if doc, err := b.foreignKubeletConfig(); err != nil {
@@ -54,12 +148,19 @@ func (b *builder) maxPods() (MaxPods, error) {
 			m.Effective, m.Source = n, "kubelet-config.json as it stood"
 		}
 	}
+	if value, given := b.config.Kubelet.Config["maxPods"]; given {
+		n, err := strconv.Atoi(fmt.Sprint(value))
+		if err != nil || n < 0 {
+			return m, fault.New(fault.Usage, "write a number", "spec.kubelet.config.maxPods: %v is not a number of pods", value)
+		}
+		m.Effective, m.Source = n, "kubelet.config.maxPods"
+	}
 	if value, given := b.config.Kubelet.Flag("max-pods"); given {
 		n, err := strconv.Atoi(value)
 		if err != nil || n < 0 {
-			return m, fault.New(fault.Usage, "write a number, such as --max-pods=29", "--kubelet-extra-args: --max-pods: %q is not a number of pods", value)
+			return m, fault.New(fault.Usage, "write a number, such as --max-pods=29", "kubelet's flags: --max-pods: %q is not a number of pods", value)
 		}
-		m.Effective, m.Source = n, "--max-pods in --kubelet-extra-args"
+		m.Effective, m.Source = n, "kubelet's flag --max-pods"
 	}
 	return m, nil
 }
@@ -70,9 +171,9 @@ func (b *builder) maxPods() (MaxPods, error) {
 func eniLimits(i facts.Instance) (MaxPods, error) {
 	m := MaxPods{InstanceType: i.Type}
 	if t, ok := instancetypes.Lookup(i.Type); ok {
-		m.ENIs, m.IPv4PerENI = t.ENIs, t.IPv4PerENI
+		m = Limits(t)
 	} else if l := i.Limits; l != nil {
-		m.ENIs, m.IPv4PerENI = l.ENIs, l.IPv4PerENI
+		m.ENIs, m.IPv4PerENI, m.VCPUs, m.Prefixes = l.ENIs, l.IPv4PerENI, l.VCPUs, l.Prefixes
 	} else if t, ok := instancetypes.SmallestOfFamily(i.Type); ok {
 		m.ENIs, m.IPv4PerENI = t.ENIs, t.IPv4PerENI
 		m.Assumed = fmt.Sprintf("instance type %s is unknown: max pods is taken from %s, the smallest of its family, and may be far too low; "+
@@ -85,7 +186,6 @@ func eniLimits(i facts.Instance) (MaxPods, error) {
 		return m, fault.New(fault.Usage, "allow ec2:DescribeInstanceTypes to the node's role, or update nodeadm",
 			"instance type %s: neither it nor its family nor its size is known, so the number of pods it can run cannot be worked out", i.Type)
 	}
-	m.ENILimited = ENIMaxPods(m.ENIs, m.IPv4PerENI)
 	return m, nil
 }
 

@@ -26,8 +26,8 @@ type Plan struct {
 	// HealthURL is where kubelet answers when it is well; "" if the
 	// configuration switches that off.
 	HealthURL string
-	// Disks is the strategy for instance store volumes, "" for none.
-	Disks string
+	// Disks are the arguments for setting up instance store volumes, nil for none.
+	Disks []string
 	// Warnings are for people: what was assumed, and what will not work.
 	Warnings []string
 }
@@ -58,11 +58,13 @@ type Unit struct {
 func Build(c config.Config, f facts.Facts) (Plan, error) {
 	b := &builder{config: c, facts: f}
 	b.plan.Warnings = slices.Clone(f.Warnings)
-	b.plan.Disks = c.LocalDisks
+	b.plan.Disks = disks(c)
 	if err := b.settle(); err != nil {
 		return Plan{}, err
 	}
 	err := errors.Join(
+		b.environment(),
+		b.network(),
 		b.bpfMount(),
 		b.clusterCA(),
 		b.kubeconfig(),
@@ -114,4 +116,24 @@ func (b *builder) settle() error {
 func (b *builder) clusterCA() error {
 	b.file(layout.CACertificate, string(b.cluster.ca))
 	return nil
+}
+
+// disks are the arguments of the image's program for instance store volumes.
+func disks(c config.Config) []string {
+	if c.LocalDisks == "" {
+		return nil
+	}
+	storage := c.Instance.LocalStorage
+	args := []string{c.LocalDisks}
+	if storage.MountPath != "" {
+		args = append(args, "--dir", storage.MountPath)
+	}
+	for _, flag := range []struct{ mount, flag string }{
+		{"PodLogs", "--no-bind-pods-logs"}, {"Containerd", "--no-bind-containerd"}, {"SOCI", "--no-bind-soci"},
+	} {
+		if slices.Contains(storage.DisabledMounts, flag.mount) {
+			args = append(args, flag.flag)
+		}
+	}
+	return args
 }

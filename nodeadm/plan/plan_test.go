@@ -304,7 +304,7 @@ func TestOthersSettingsStay(t *testing.T) {
 		t.Errorf("a second run (-first +second): %v\n%s", err, diff)
 	}
 	// What was nodeadm's own goes when it is not wanted any more.
-	c.Kubelet.OmitMaxPods = true
+	c.Kubelet.MaxPods.Mode = "none"
 	third, err := Build(c, f)
 	if err != nil {
 		t.Fatal(err)

@@ -1,14 +1,17 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
@@ -57,7 +60,10 @@ func (b *builder) containerd() error {
 		}
 		b.warn(unknown.Error() + "; its configuration is written in version 2, which containerd 1.x and 2.x both read")
 	}
-	text := containerdConfig(b.facts.Host, b.sandboxImage)
+	text, err := b.containerdText()
+	if err != nil {
+		return err
+	}
 	if template := b.facts.Host.ContainerdTemplate; template != nil {
 		text = strings.ReplaceAll(string(template.Data), "SANDBOX_IMAGE", b.sandboxImage)
 		if err := checkContainerdTemplate(template.Path, text, b.facts.Host.Containerd); err != nil {
@@ -67,8 +73,12 @@ func (b *builder) containerd() error {
 	if h := b.facts.Host; h.NVIDIA && !h.NVIDIARuntime {
 		b.warn("an NVIDIA device is present and /usr/bin/nvidia-container-runtime is not installed: pods will not see the GPU")
 	}
+	if err := b.baseRuntimeSpec(); err != nil {
+		return err
+	}
 	b.file(layout.ContainerdConfig, text)
-	b.unit(Unit{Name: layout.ContainerdService, Enabled: true, Files: []string{layout.ContainerdConfig}})
+	b.unit(Unit{Name: layout.ContainerdService, Enabled: true,
+		Files: []string{layout.ContainerdConfig, layout.BaseRuntimeSpec, environmentFile(layout.ContainerdService)}})
 	return nil
 }
 
@@ -87,17 +97,37 @@ func checkContainerdTemplate(path, text, containerd string) error {
 		}
 		return fault.New(fault.Usage, "", "%s: %w", path, err)
 	}
-	if doc.Version >= 3 && strings.HasPrefix(containerd, "1.") {
+	if doc.Version >= 3 && major(containerd) == 1 {
 		return fault.New(fault.Usage, "write it in version 2", "%s: it is written in version %d, which containerd %s does not read", path, doc.Version, containerd)
 	}
 	return nil
 }
 
-// containerdConfig is containerd's configuration: in version 3 for containerd
-// 2.x, else in version 2, which every containerd reads.
-func containerdConfig(h facts.Host, sandboxImage string) string {
+// containerdText is containerd's configuration with the user's merged over it:
+// in version 3 for containerd 2.x, else in version 2, which every containerd
+// reads. A user's own that is written with the plugin names of version 2 makes
+// all of it version 2.
+func (b *builder) containerdText() (string, error) {
+	user, h := b.config.Containerd.Config, b.facts.Host
+	namesV3 := strings.Contains(user, "io.containerd.cri.v1.images") || strings.Contains(user, "io.containerd.cri.v1.runtime")
+	v3 := major(h.Containerd) >= 2
+	if namesV3 && !v3 {
+		return "", fault.New(fault.Usage, `write the plugin's name of version 2, "io.containerd.grpc.v1.cri"`,
+			"spec.containerd.config: it names plugins of containerd 2, and the node has %s", cmp.Or(h.Containerd, "an unknown containerd"))
+	}
+	text := containerdConfig(h, b.sandboxImage, v3 && (user == "" || namesV3), b.config.Containerd.BaseRuntimeSpec != nil)
+	if user == "" {
+		return text, nil
+	}
+	text, err := config.MergeTOML(text, user)
+	if err != nil {
+		return "", fault.New(fault.Usage, "mend the TOML", "spec.containerd.config: %w", err)
+	}
+	return text, nil
+}
+
+func containerdConfig(h facts.Host, sandboxImage string, v3, baseSpec bool) string {
 	var t tomlText
-	v3 := strings.HasPrefix(h.Containerd, "2.")
 	images, runtime, version := `plugins."io.containerd.grpc.v1.cri"`, `plugins."io.containerd.grpc.v1.cri"`, 2
 	if v3 {
 		images, runtime, version = `plugins."io.containerd.cri.v1.images"`, `plugins."io.containerd.cri.v1.runtime"`, 3
@@ -147,6 +177,9 @@ func containerdConfig(h facts.Host, sandboxImage string) string {
 	for _, r := range runtimes {
 		t.table(runtime + ".containerd.runtimes." + r.name)
 		t.line("runtime_type = %q", "io.containerd.runc.v2")
+		if baseSpec {
+			t.line("base_runtime_spec = %q", layout.BaseRuntimeSpec)
+		}
 		t.table(runtime + ".containerd.runtimes." + r.name + ".options")
 		t.line("SystemdCgroup = true")
 		if r.binary != "" {
@@ -192,4 +225,14 @@ func (b *builder) dockerd() error {
 	b.file(layout.DockerConfig, text)
 	b.unit(Unit{Name: layout.DockerService, Enabled: true, Files: []string{layout.DockerConfig}})
 	return nil
+}
+
+// major is the first number of a version, 0 where there is none.
+func major(version string) int {
+	first, _, _ := strings.Cut(version, ".")
+	n, err := strconv.Atoi(first)
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/imds"
+	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
+	"github.com/eks-bootstrap/nodeadm/nodeadm"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
+)
+
+func initCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "init",
+		Usage: "make a node from NodeConfig documents",
+		Description: "Reads NodeConfig documents (node.eks.aws/v1alpha1), merges them so that later ones win, and makes the\n" +
+			"node. Without -c these are the instance's user data and, over it, /etc/eks/nodeadm.d.",
+		Flags:  append(sourceFlags(), bootFlags()...),
+		Action: initNode,
+	}
+}
+
+// sourceFlags say where documents come from.
+func sourceFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "config-source", Aliases: []string{"c"}, Usage: "read documents from `SOURCE`: imds://user-data, file:///PATH, or - (repeatable; later ones win)"},
+		&cli.BoolFlag{Name: "lenient", Usage: "warn of unknown fields instead of refusing them"},
+	}
+}
+
+func initNode(c *cli.Context) error {
+	if err := noOperands(c); err != nil {
+		return err
+	}
+	options, err := bootOptions(c)
+	if err != nil {
+		return err
+	}
+	documents, err := loadDocuments(c, options)
+	if err != nil {
+		return err
+	}
+	wanted, err := config.Resolve(documents.Tree)
+	if err != nil {
+		return err
+	}
+	return boot(c, wanted, options)
+}
+
+// loadDocuments reads and merges all documents, and says what became of each
+// part of them.
+func loadDocuments(c *cli.Context, options nodeadm.Options) (config.Documents, error) {
+	metadata := imds.New(imds.Options{Endpoint: options.IMDSEndpoint, Report: options.Waiting})
+	ctx, cancel := options.Limit(c.Context)
+	defer cancel()
+	sources, err := nodeadm.ReadSources(ctx, c.StringSlice("config-source"), rootfs.Root(options.Root), metadata, os.Stdin)
+	if err != nil {
+		return config.Documents{}, err
+	}
+	documents, err := config.Load(sources, c.Bool("lenient"))
+	for _, p := range documents.Parts {
+		verb := "not used"
+		if p.Used {
+			verb = "used"
+		}
+		options.Log.Infof("%s part %s (%s, %d bytes) is %s: %s", p.Source, p.Index, contentType(p.ContentType), p.Size, verb, p.Why)
+	}
+	for _, w := range documents.Warnings {
+		options.Log.Warn(w)
+	}
+	if err != nil {
+		return documents, err
+	}
+	if documents.Tree == nil {
+		return documents, noDocument(documents)
+	}
+	return documents, nil
+}
+
+func contentType(t string) string {
+	if t == "" {
+		return "no content type"
+	}
+	return t
+}
+
+// noDocument says why there is nothing to do.
+func noDocument(documents config.Documents) error {
+	const remedy = "put a NodeConfig document into user data or /etc/eks/nodeadm.d, or name one with -c"
+	if len(documents.Parts) == 0 {
+		return fault.New(fault.Usage, remedy, "there is no configuration: no user data, and no documents in /etc/eks/nodeadm.d")
+	}
+	message := "there is no NodeConfig document among what was read:"
+	for _, p := range documents.Parts {
+		message += fmt.Sprintf("\n  %s part %s (%s): %s", p.Source, p.Index, contentType(p.ContentType), p.Why)
+	}
+	return fault.New(fault.Usage, remedy, "%s", message)
+}
+
+// boot makes the node and says if there was nothing to do.
+func boot(c *cli.Context, wanted config.Config, options nodeadm.Options) error {
+	result, err := nodeadm.Bootstrap(c.Context, wanted, options)
+	if err != nil {
+		return err
+	}
+	if len(result.Changes) == 0 && len(result.Done) == 0 {
+		options.Log.Info("nothing changed: the node is as it was planned")
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package doctree
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Problem is a mistake in a document, at its place.
+type Problem struct {
+	Origin
+	Message string
+	Remedy  string // what to write instead; may be empty
+	// Unknown, if set, says that the problem is a field nobody knows; calling it
+	// drops the field.
+	Unknown func()
+}
+
+func (p *Problem) Error() string { return p.Origin.String() + ": " + p.Message }
+
+// Parse reads all documents of a YAML (or JSON) text. firstLine is the line of
+// its source on which the text begins. Problems are all the mistakes that do
+// not keep the rest from being read, such as a key that is there twice.
+func Parse(text []byte, source string, firstLine int) (trees []*Node, problems []*Problem) {
+	p := &parser{source: source, offset: max(firstLine, 1) - 1}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var root yaml.Node
+		err := dec.Decode(&root)
+		if errors.Is(err, io.EOF) {
+			return trees, p.problems
+		}
+		if err != nil {
+			return trees, append(p.problems, p.syntax(err))
+		}
+		if len(root.Content) == 0 || root.Content[0].Tag == "!!null" && root.Content[0].Value == "" {
+			continue // nothing between two document markers
+		}
+		if tree := p.node(root.Content[0], 0); tree != nil {
+			trees = append(trees, tree)
+		}
+	}
+}
+
+// The limits keep aliases and nesting from using up the machine.
+const (
+	maxDepth = 100
+	maxNodes = 200_000
+)
+
+type parser struct {
+	source   string
+	offset   int
+	nodes    int
+	problems []*Problem
+}
+
+func (p *parser) at(n *yaml.Node) Origin {
+	return Origin{Source: p.source, Line: n.Line + p.offset, Column: n.Column}
+}
+
+func (p *parser) fail(n *yaml.Node, remedy, format string, args ...any) {
+	p.problems = append(p.problems, &Problem{Origin: p.at(n), Message: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(?:(?:did not find|found|mapping|block|could).*)?`)
+
+// syntax turns the YAML library's error into a Problem with its line.
+func (p *parser) syntax(err error) *Problem {
+	message := err.Error()
+	at := Origin{Source: p.source, Line: 1 + p.offset, Column: 1}
+	if m := yamlLine.FindStringSubmatch(message); m != nil && m[1] != "" {
+		line, _ := strconv.Atoi(m[1]) // digits by the pattern
+		at.Line = line + p.offset
+	}
+	if _, rest, found := strings.Cut(message, ": "); found {
+		message = rest
+		if strings.HasPrefix(message, "line ") {
+			_, message, _ = strings.Cut(message, ": ")
+		}
+	}
+	return &Problem{Origin: at, Message: "not valid YAML: " + message, Remedy: "check the indentation and the quotes around that line"}
+}
+
+func (p *parser) node(n *yaml.Node, depth int) *Node {
+	if p.nodes++; p.nodes > maxNodes || depth > maxDepth {
+		if p.nodes == maxNodes+1 || depth == maxDepth+1 {
+			p.fail(n, "", "the document is too large or nested too deeply")
+		}
+		return nil
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		return p.node(n.Alias, depth+1)
+	case yaml.MappingNode:
+		tree := NewMap(p.at(n))
+		p.mapping(tree, n, depth)
+		return tree
+	case yaml.SequenceNode:
+		tree := &Node{IsList: true, Origin: p.at(n)}
+		for _, item := range n.Content {
+			if child := p.node(item, depth+1); child != nil {
+				child.KeyOrigin = child.Origin
+				tree.List = append(tree.List, child)
+			}
+		}
+		return tree
+	case yaml.ScalarNode:
+		return &Node{Scalar: p.scalar(n), Origin: p.at(n)}
+	}
+	return nil
+}
+
+func (p *parser) mapping(tree *Node, n *yaml.Node, depth int) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Tag == "!!merge" {
+			if value.Kind == yaml.AliasNode {
+				value = value.Alias
+			}
+			if value.Kind == yaml.MappingNode {
+				p.mapping(tree, value, depth+1)
+			}
+			continue
+		}
+		if key.Kind != yaml.ScalarNode {
+			p.fail(key, "write a plain name", "a key must be a name")
+			continue
+		}
+		if first, twice := tree.Map[key.Value]; twice {
+			p.fail(key, "remove one of the two", "%q is there twice; the first is at line %d", key.Value, first.KeyOrigin.Line)
+			continue
+		}
+		if child := p.node(value, depth+1); child != nil {
+			child.KeyOrigin = p.at(key)
+			tree.Map[key.Value] = child
+		}
+	}
+}
+
+// yaml11 are the words that YAML 1.1, which Kubernetes reads, takes for truth
+// values where they are not quoted.
+var yaml11 = map[string]bool{
+	"y": true, "Y": true, "yes": true, "Yes": true, "YES": true, "on": true, "On": true, "ON": true,
+	"n": false, "N": false, "no": false, "No": false, "NO": false, "off": false, "Off": false, "OFF": false,
+}
+
+// scalar reads a scalar as Kubernetes does, numbers without loss.
+func (p *parser) scalar(n *yaml.Node) any {
+	switch n.Tag {
+	case "!!null":
+		return nil
+	case "!!bool":
+		return strings.EqualFold(n.Value, "true")
+	case "!!int":
+		digits := strings.ReplaceAll(n.Value, "_", "")
+		if i, ok := new(big.Int).SetString(digits, 0); ok {
+			return json.Number(i.String())
+		}
+	case "!!float":
+		if f, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64); err == nil {
+			if text, err := json.Marshal(f); err == nil {
+				if exact := json.Number(n.Value); validNumber(n.Value) {
+					return exact
+				}
+				return json.Number(text)
+			}
+		}
+		p.fail(n, "write a number, or put quotes around it", "%s is no number that a configuration can hold", n.Value)
+	case "!!str":
+		if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
+			if truth, ok := yaml11[n.Value]; ok {
+				return truth
+			}
+		}
+	}
+	return n.Value
+}
+
+// validNumber tells whether text is a number in JSON too.
+func validNumber(text string) bool {
+	var n json.Number
+	return json.Unmarshal([]byte(text), &n) == nil
+}

@@ -1,0 +1,230 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/eks-bootstrap/nodeadm/internal/doctree"
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/userdata"
+)
+
+// mediaType is the content type of NodeConfig documents in MIME messages.
+const mediaType = "application/node.eks.aws"
+
+// Source is where documents come from, and what was read there.
+type Source struct {
+	Name string // as errors and origins say it: "user data", a path, "standard input"
+	Data []byte
+}
+
+// Part is one part of a source and what became of it. Every part is reported:
+// nothing that somebody wrote is left out silently.
+type Part struct {
+	Source      string
+	Index       string // "1", "2"; nested "2.1"
+	ContentType string // as declared, or as recognised
+	Size        int    // bytes, decoded
+	Used        bool
+	Why         string // what it is used for, or why not
+}
+
+// Documents is what a number of sources say together.
+type Documents struct {
+	Tree     *doctree.Node // the merged document, nil if there is none
+	Parts    []Part
+	Warnings []string
+}
+
+// Load reads all documents of the sources, in order, and merges them: later
+// ones win. With lenient, unknown fields are warned of and dropped. All
+// mistakes of all documents are reported at once.
+func Load(sources []Source, lenient bool) (Documents, error) {
+	l := &loader{lenient: lenient}
+	for _, s := range sources {
+		l.source(s)
+	}
+	return l.Documents, errors.Join(l.errs...)
+}
+
+type loader struct {
+	Documents
+	lenient bool
+	errs    []error
+}
+
+func (l *loader) source(s Source) {
+	if len(bytes.TrimSpace(s.Data)) == 0 {
+		l.Parts = append(l.Parts, Part{Source: s.Name, Index: "1", Why: "it is empty"})
+		return
+	}
+	parts, err := userdata.Parse(s.Data, s.Name)
+	if err != nil {
+		l.errs = append(l.errs, fault.Wrap(fault.Usage, err))
+		return
+	}
+	for _, p := range parts {
+		report := Part{Source: s.Name, Index: p.Index, ContentType: p.ContentType, Size: p.Size}
+		report.Used, report.Why = l.part(s.Name, len(parts) > 1 || p.Index != "1", p)
+		l.Parts = append(l.Parts, report)
+	}
+}
+
+// part uses one part, if it is for nodeadm.
+func (l *loader) part(source string, several bool, p userdata.Part) (used bool, why string) {
+	name, line := source, p.Line
+	if several {
+		name = fmt.Sprintf("%s part %s", source, p.Index)
+	}
+	ours := p.ContentType == mediaType
+	switch {
+	case p.Problem != nil && ours:
+		l.errs = append(l.errs, fault.Wrap(fault.Usage, p.Problem))
+		return false, p.Problem.Error()
+	case p.Problem != nil:
+		l.Warnings = append(l.Warnings, fmt.Sprintf("%s cannot be read and is left out: %v", name, p.Problem))
+		return false, p.Problem.Error()
+	case p.ContentType == "text/x-shellscript":
+		if args, err := callOf(p.Data, name); err == nil && args != nil {
+			return false, "a shell script that calls bootstrap.sh; it is run by cloud-init, not by nodeadm init"
+		}
+		return false, "a shell script, for cloud-init"
+	case p.ContentType == "" && p.Declared == "":
+		// A document alone has no content type to say what it is; a part
+		// without one is taken at its word too.
+	case !ours && bytes.Contains(p.Data, []byte(apiVersion)) && bytes.Contains(p.Data, []byte(kind)):
+		l.errs = append(l.errs, fault.New(fault.Usage, "write Content-Type: "+mediaType+" above it",
+			"%s holds a NodeConfig, but its content type is %s: it would not be applied", name, p.ContentType))
+		return false, "a NodeConfig under another content type"
+	case !ours:
+		return false, "for cloud-init"
+	}
+	trees, problems := doctree.Parse(p.Data, name, line)
+	for _, problem := range problems {
+		l.problem(problem)
+	}
+	for _, tree := range trees {
+		l.document(tree)
+	}
+	if len(trees) == 0 && len(problems) == 0 {
+		return false, "it holds no document"
+	}
+	return true, "NodeConfig"
+}
+
+func (l *loader) problem(p *doctree.Problem) {
+	l.errs = append(l.errs, fault.New(fault.Usage, p.Remedy, "%w", p))
+}
+
+// document checks the shape of one document and merges it over the others.
+func (l *loader) document(tree *doctree.Node) {
+	if !tree.IsMap {
+		l.problem(&doctree.Problem{Origin: tree.Origin, Message: "this is not a NodeConfig: it must begin with apiVersion and kind", Remedy: "write apiVersion: " + apiVersion + " and kind: " + kind})
+		return
+	}
+	for _, field := range []struct{ name, want string }{{"apiVersion", apiVersion}, {"kind", kind}} {
+		switch value := tree.Get(field.name); {
+		case value == nil:
+			l.problem(&doctree.Problem{Origin: tree.Origin, Message: field.name + " is missing", Remedy: "write " + field.name + ": " + field.want})
+		case value.Text() != field.want:
+			l.problem(&doctree.Problem{Origin: value.Origin, Message: fmt.Sprintf("%s is %q, which is not known", field.name, value.Text()), Remedy: "write " + field.name + ": " + field.want})
+		}
+	}
+	for _, p := range doctree.Check(tree, reflect.TypeFor[NodeConfig]()) {
+		switch {
+		case p.Unknown == nil || !l.lenient:
+			if !strings.HasPrefix(p.Message, "apiVersion is") && !strings.HasPrefix(p.Message, "kind is") {
+				l.problem(p)
+			}
+		default:
+			l.Warnings = append(l.Warnings, p.Error()+"; it is left out")
+			p.Unknown()
+		}
+	}
+	merged, err := merger.Merge(l.Tree, tree)
+	if err != nil {
+		l.errs = append(l.errs, fault.Wrap(fault.Usage, err))
+		return
+	}
+	l.Tree = merged
+}
+
+// merger puts NodeConfig documents together.
+var merger = doctree.Merger{Rule: mergeRule, Combine: combineTOML}
+
+// freeForm are maps in which a value is what it is, empty or not.
+var freeForm = []string{"spec.kubelet.config", "spec.containerd.baseRuntimeSpec", "spec.featureGates", "spec.instance.environment"}
+
+func mergeRule(path string) doctree.Rule {
+	switch path {
+	case "spec.kubelet.flags":
+		return doctree.Append
+	case "spec.containerd.config":
+		return doctree.Custom
+	}
+	for _, prefix := range freeForm {
+		if path == prefix || strings.HasPrefix(path, prefix+".") {
+			return doctree.Replace
+		}
+	}
+	return doctree.KeepUnlessSet
+}
+
+// combineTOML merges two texts of TOML table by table. One of them alone stays
+// as it was written, comments and all.
+func combineTOML(path string, earlier, later *doctree.Node) (*doctree.Node, error) {
+	if later.Empty() {
+		return earlier, nil
+	}
+	if earlier.Empty() {
+		return later, nil
+	}
+	text, err := MergeTOML(earlier.Text(), later.Text())
+	if err != nil {
+		return nil, fault.New(fault.Usage, "mend the TOML there", "%s: %s: %w", later.Origin, path, err)
+	}
+	merged := *later
+	merged.Scalar = text
+	return &merged, nil
+}
+
+// MergeTOML merges two TOML documents: tables key by key, everything else,
+// arrays too, by the later one.
+func MergeTOML(earlier, later string) (string, error) {
+	var under, over map[string]any
+	if _, err := toml.Decode(earlier, &under); err != nil {
+		return "", err
+	}
+	if _, err := toml.Decode(later, &over); err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	enc := toml.NewEncoder(&out)
+	enc.Indent = ""
+	err := enc.Encode(mergeTables(under, over))
+	return out.String(), err
+}
+
+func mergeTables(under, over map[string]any) map[string]any {
+	merged := maps.Clone(under)
+	if merged == nil {
+		merged = map[string]any{}
+	}
+	for _, key := range slices.Sorted(maps.Keys(over)) {
+		a, aIsTable := merged[key].(map[string]any)
+		b, bIsTable := over[key].(map[string]any)
+		if aIsTable && bIsTable {
+			merged[key] = mergeTables(a, b)
+			continue
+		}
+		merged[key] = over[key]
+	}
+	return merged
+}

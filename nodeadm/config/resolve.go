@@ -1,0 +1,364 @@
+package config
+
+import (
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/eks-bootstrap/nodeadm/internal/cel"
+	"github.com/eks-bootstrap/nodeadm/internal/doctree"
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/suggest"
+)
+
+// Resolve reads a merged document and checks all of it, before anything is
+// asked of anybody: each mistake is reported at the place where it was
+// written, all of them at once.
+func Resolve(tree *doctree.Node) (Config, error) {
+	r := &resolver{tree: tree}
+	for _, p := range doctree.Check(tree, reflect.TypeFor[NodeConfig]()) {
+		r.add(p)
+	}
+	if len(r.errs) > 0 {
+		return Config{}, errors.Join(r.errs...)
+	}
+	var doc NodeConfig
+	if err := tree.Decode(&doc); err != nil {
+		return Config{}, fault.New(fault.Usage, "", "%s: %w", tree.Origin, err)
+	}
+	c := Config{
+		Cluster:    r.cluster(doc.Spec.Cluster),
+		Kubelet:    r.kubelet(doc.Spec.Kubelet),
+		Containerd: r.containerd(doc.Spec.Containerd),
+		Instance:   r.instance(doc.Spec.Instance),
+		Proxy:      r.proxy(doc.Spec.Proxy),
+		Labels:     doc.Spec.Labels,
+		Docker:     Docker{Config: doc.Spec.Runtime.DockerConfig, Bridge: doc.Spec.Runtime.DockerBridge},
+		PauseImage: r.pauseImage(doc.Spec.Runtime),
+		Runtime:    doc.Spec.Runtime.Name,
+		LocalDisks: strings.ToLower(doc.Spec.Instance.LocalStorage.Strategy),
+		MountBPFFS: doc.Spec.Instance.MountBPFFS == nil || *doc.Spec.Instance.MountBPFFS,
+	}
+	r.featureGates(doc.Spec.FeatureGates)
+	c.Kubelet.InstanceIDNodeName = doc.Spec.FeatureGates["InstanceIdNodeName"]
+	c.FastImagePull = doc.Spec.FeatureGates["FastImagePull"]
+	return c, errors.Join(r.errs...)
+}
+
+// resolver collects what is wrong, each at its place.
+type resolver struct {
+	tree *doctree.Node
+	errs []error
+}
+
+func (r *resolver) add(p *doctree.Problem) {
+	r.errs = append(r.errs, fault.New(fault.Usage, p.Remedy, "%w", p))
+}
+
+// fail reports a mistake in the value at a path below spec. The path is said
+// where the origin is a document; a flag says it itself.
+func (r *resolver) fail(path, remedy, format string, args ...any) {
+	at := r.tree.Origin
+	message := fmt.Sprintf(format, args...)
+	n := r.tree
+	for key := range strings.SplitSeq("spec."+path, ".") {
+		key, _, _ = strings.Cut(key, "[")
+		if next := n.Get(key); next != nil {
+			n, at = next, next.Origin
+		}
+	}
+	if at.Line > 0 || n == r.tree {
+		message = "spec." + path + ": " + message
+	}
+	r.add(&doctree.Problem{Origin: at, Message: message, Remedy: remedy})
+}
+
+func (r *resolver) cluster(spec ClusterSpec) Cluster {
+	c := Cluster{Name: spec.Name, Endpoint: spec.APIServerEndpoint, IPFamily: spec.IPFamily, ID: spec.ID, Outpost: spec.EnableOutpost, DescribeRetries: -1}
+	if spec.Name != "" && !clusterNamePattern.MatchString(spec.Name) {
+		r.fail("cluster.name", "EKS cluster names begin with a letter or digit and go on with letters, digits, - and _, at most 100 in all", "%s is not a cluster name", short(spec.Name))
+	}
+	if spec.APIServerEndpoint != "" {
+		if err := checkEndpoint(spec.APIServerEndpoint); err != nil {
+			r.fail("cluster.apiServerEndpoint", "write it as https://HOST, as `aws eks describe-cluster` shows it", "%v", err)
+		}
+	}
+	if spec.CertificateAuthority != "" {
+		var err error
+		if c.CertificateAuthority, err = decodeCA(spec.CertificateAuthority); err != nil {
+			r.fail("cluster.certificateAuthority", "copy certificateAuthority.data of `aws eks describe-cluster` as it is", "%v", err)
+		}
+	}
+	switch {
+	case spec.APIServerEndpoint != "" && spec.CertificateAuthority == "":
+		r.fail("cluster.apiServerEndpoint", "add the certificate authority (--b64-cluster-ca), or leave both out so that EKS is asked", "the endpoint is given without the certificate authority")
+	case spec.APIServerEndpoint == "" && spec.CertificateAuthority != "":
+		r.fail("cluster.certificateAuthority", "add the endpoint (--apiserver-endpoint), or leave both out so that EKS is asked", "the certificate authority is given without the endpoint")
+	}
+	if spec.CIDR != "" {
+		p, err := netip.ParsePrefix(spec.CIDR)
+		switch {
+		case err != nil:
+			r.fail("cluster.cidr", "write a CIDR such as 10.100.0.0/16", "%q is not a CIDR", spec.CIDR)
+		case p != p.Masked():
+			r.fail("cluster.cidr", "write "+p.Masked().String(), "%s has address bits beyond its prefix", spec.CIDR)
+		case c.IPFamily != "" && (c.IPFamily == "ipv6") != p.Addr().Is6():
+			r.fail("cluster.cidr", "leave one of the two out", "%s contradicts the IP family %s", spec.CIDR, c.IPFamily)
+		default:
+			c.ServiceCIDR = p
+			if c.IPFamily = "ipv4"; p.Addr().Is6() {
+				c.IPFamily = "ipv6"
+			}
+		}
+	}
+	for _, ip := range spec.DNSAddresses {
+		addr, err := netip.ParseAddr(ip)
+		if err != nil {
+			r.fail("cluster.dnsAddresses", "write an IP address such as 10.100.0.10, several with commas and no spaces", "%q is not an IP address", ip)
+			continue
+		}
+		c.DNSAddresses = append(c.DNSAddresses, addr)
+	}
+	// When EKS is asked it tells the CIDR.
+	if c.IPFamily == "ipv6" && spec.CIDR == "" && len(spec.DNSAddresses) == 0 && spec.APIServerEndpoint != "" {
+		r.fail("cluster.ipFamily", "add --service-ipv6-cidr CIDR or --dns-cluster-ip IP (cidr or dnsAddresses in a document)", "an IPv6 cluster's DNS address cannot be known without its service CIDR")
+	}
+	if spec.DescribeRetries != nil {
+		c.DescribeRetries = max(0, *spec.DescribeRetries)
+	}
+	if spec.EnableOutpost != nil && *spec.EnableOutpost && spec.ID == "" && spec.APIServerEndpoint != "" {
+		r.fail("cluster.enableOutpost", "add the cluster's id (--cluster-id, or id in a document)", "a local cluster is authenticated by its id, which is not given")
+	}
+	return c
+}
+
+func (r *resolver) kubelet(spec KubeletSpec) Kubelet {
+	k := Kubelet{Config: spec.Config, ReservedPolicy: spec.KubeReserved.Policy, MaxPods: r.maxPods(spec)}
+	for i, item := range spec.Flags {
+		// An item may hold several flags, or quotes: it has always been split
+		// once more on its way to kubelet.
+		words, err := SplitWords(item)
+		if r.tree.Get("spec", "kubelet", "flags").List[i].Origin.Line == 0 {
+			words, err = []string{item}, nil // a command line's words are split already
+		}
+		if err != nil {
+			r.fail("kubelet.flags", "close every quote", "%s: %v", short(item), err)
+		}
+		k.Flags = append(k.Flags, words...)
+	}
+	r.flags(k)
+	for key, want := range map[string]string{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"} {
+		if value, given := spec.Config[key]; given && value != want {
+			r.fail("kubelet.config."+key, "write "+want+", or leave it out", "%v is not what kubelet reads", value)
+		}
+	}
+	return k
+}
+
+func (r *resolver) maxPods(spec KubeletSpec) MaxPods {
+	m := MaxPods{Mode: spec.MaxPods.Mode, CustomNetworking: spec.MaxPods.CustomNetworking, Cap: spec.MaxPods.Cap}
+	for name, given := range map[string]*int{"value": spec.MaxPods.Value, "maxENIs": spec.MaxPods.MaxENIs, "reservedENIs": spec.MaxPods.ReservedENIs} {
+		if given != nil && *given < 0 {
+			r.fail("kubelet.maxPods."+name, "write 0 or more", "%d is less than nothing", *given)
+		}
+	}
+	if spec.MaxPods.Value != nil {
+		m.Value = *spec.MaxPods.Value
+	}
+	if spec.MaxPods.MaxENIs != nil {
+		m.MaxENIs = *spec.MaxPods.MaxENIs
+	}
+	if spec.MaxPods.ReservedENIs != nil {
+		m.ReservedENIs = *spec.MaxPods.ReservedENIs
+	}
+	if (m.Mode == "fixed") != (spec.MaxPods.Value != nil) {
+		r.fail("kubelet.maxPods", "write mode: fixed with value: N, or neither", "mode fixed and value belong together")
+	}
+	if spec.MaxPodsExpression != "" {
+		if m.Mode != "" {
+			r.fail("kubelet.maxPodsExpression", "leave one of the two out", "it contradicts maxPods.mode %s", m.Mode)
+		}
+		program, err := cel.Compile(spec.MaxPodsExpression, MaxPodsVariables)
+		if err != nil {
+			r.fail("kubelet.maxPodsExpression", "write an expression of "+strings.Join(MaxPodsVariables, ", "), "%v", err)
+		}
+		m.Expression = program
+	}
+	return m
+}
+
+// MaxPodsVariables are what a max-pods expression may refer to.
+var MaxPodsVariables = []string{"default_enis", "ips_per_eni", "max_pods"}
+
+func (r *resolver) containerd(spec ContainerdSpec) Containerd {
+	if spec.Config != "" {
+		var doc map[string]any
+		if _, err := toml.Decode(spec.Config, &doc); err != nil {
+			at := ""
+			if parse := (toml.ParseError{}); errors.As(err, &parse) {
+				at = fmt.Sprintf("line %d of it: ", strings.Count(spec.Config[:min(parse.Position.Start, len(spec.Config))], "\n")+1)
+				err = errors.New(parse.Message)
+			}
+			r.fail("containerd.config", "mend the TOML at that line", "not valid TOML: %s%v", at, err)
+		}
+		if spec.ConfigFile != "" {
+			r.fail("containerd.configFile", "leave one of the two out", "a file that replaces the configuration and a configuration to merge contradict each other")
+		}
+	}
+	return Containerd{ConfigFile: spec.ConfigFile, Config: spec.Config, BaseRuntimeSpec: spec.BaseRuntimeSpec}
+}
+
+var (
+	serviceNamePattern  = regexp.MustCompile(`^[A-Za-z0-9:_.@-]{1,255}$`)
+	variableNamePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+func (r *resolver) instance(spec InstanceSpec) Instance {
+	i := Instance{LocalStorage: spec.LocalStorage, Environment: spec.Environment, Network: spec.Network}
+	if p := spec.LocalStorage.MountPath; p != "" && (!strings.HasPrefix(p, "/") || strings.Contains(p, "..")) {
+		r.fail("instance.localStorage.mountPath", "write an absolute path", "%q is not an absolute path", p)
+	}
+	for _, service := range slices.Sorted(maps.Keys(spec.Environment)) {
+		if !serviceNamePattern.MatchString(service) {
+			r.fail("instance.environment", "write the name of a systemd service, or default", "%q is not the name of a service", service)
+		}
+		for _, name := range slices.Sorted(maps.Keys(spec.Environment[service])) {
+			path := "instance.environment." + service + "." + name
+			if !variableNamePattern.MatchString(name) {
+				r.fail(path, "write letters, digits and _", "%q is not the name of a variable", name)
+			}
+			if c, found := controlCharacter(spec.Environment[service][name]); found {
+				r.fail(path, "remove it", "the value holds the control character %q", c)
+			}
+		}
+	}
+	for _, server := range spec.Network.Nameservers {
+		if _, err := netip.ParseAddr(server); err != nil {
+			r.fail("instance.network.nameservers", "write IP addresses", "%q is not an IP address", server)
+		}
+	}
+	for _, domain := range spec.Network.Domains {
+		if !prefixPattern.MatchString(strings.TrimSuffix(strings.ToLower(domain), ".")) {
+			r.fail("instance.network.domains", "write DNS names", "%q is not a DNS name", domain)
+		}
+	}
+	return i
+}
+
+// controlCharacter finds what systemd would not pass on.
+func controlCharacter(text string) (rune, bool) {
+	for _, c := range text {
+		if c < ' ' && c != '\t' && c != '\n' || c == 0x7f {
+			return c, true
+		}
+	}
+	return 0, false
+}
+
+func (r *resolver) proxy(spec ProxySpec) Proxy {
+	p := Proxy(spec)
+	if p.HTTPS == "" {
+		p.HTTPS = p.HTTP
+	}
+	for name, value := range map[string]string{"http": spec.HTTP, "https": spec.HTTPS} {
+		if value == "" {
+			continue
+		}
+		if u, err := url.Parse(value); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			// The value may hold a password and is not repeated.
+			r.fail("proxy."+name, "write http://HOST:PORT", "this is not the URL of a proxy")
+		}
+	}
+	return p
+}
+
+func (r *resolver) pauseImage(spec RuntimeSpec) PauseImage {
+	if spec.PauseAccount != "" && !accountPattern.MatchString(spec.PauseAccount) {
+		r.fail("runtime.pauseAccount", "write a 12-digit AWS account", "%q is not a 12-digit AWS account", spec.PauseAccount)
+	}
+	if spec.PauseVersion != "" && !tagPattern.MatchString(spec.PauseVersion) {
+		r.fail("runtime.pauseVersion", "write an image tag such as 3.10", "%q is not an image tag", spec.PauseVersion)
+	}
+	return PauseImage{Account: spec.PauseAccount, Version: spec.PauseVersion}
+}
+
+// gates are the feature gates there are.
+var gates = []string{"FastImagePull", "InstanceIdNodeName"}
+
+func (r *resolver) featureGates(given map[string]bool) {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if slices.Contains(gates, name) {
+			continue
+		}
+		remedy := "the gates are " + strings.Join(gates, " and ")
+		if near := suggest.Nearest(name, gates); near != "" {
+			remedy = "did you mean " + near + "?"
+		}
+		r.fail("featureGates."+name, remedy, "there is no feature gate %s", name)
+	}
+}
+
+// flags checks what kubelet would refuse at its start, when nobody is looking
+// any more.
+func (r *resolver) flags(k Kubelet) {
+	if len(k.Flags) > 0 && !isFlag(k.Flags[0]) {
+		r.fail("kubelet.flags", "write kubelet's flags, such as '--node-labels=team=blue'", "%s is not a flag", short(k.Flags[0]))
+	}
+	for _, w := range k.Flags {
+		if _, found := controlCharacter(w); found {
+			r.fail("kubelet.flags", "remove it", "%q holds a control character", w)
+		}
+	}
+	for name, value := range k.flags {
+		switch name {
+		case "node-labels":
+			for label := range strings.SplitSeq(value, ",") {
+				if label == "" {
+					continue
+				}
+				if err := CheckLabel(label); err != nil {
+					r.fail("kubelet.flags", labelRemedy(label), "--node-labels: kubelet would refuse %q: %v", label, err)
+				}
+			}
+		case "register-with-taints":
+			for taint := range strings.SplitSeq(value, ",") {
+				if taint == "" {
+					continue
+				}
+				if err := CheckTaint(taint); err != nil {
+					r.fail("kubelet.flags", "write key=value:NoSchedule, with NoSchedule, PreferNoSchedule or NoExecute", "--register-with-taints: kubelet would refuse %q: %v", taint, err)
+				}
+			}
+		}
+	}
+}
+
+// decodeCA decodes a certificate authority and makes sure that it is one.
+func decodeCA(b64 string) ([]byte, error) {
+	data, err := base64.StdEncoding.DecodeString(b64)
+	if err != nil {
+		if strings.Contains(b64, "BEGIN CERTIFICATE") {
+			return nil, errors.New("this is PEM itself, not base64 of it")
+		}
+		return nil, fmt.Errorf("not base64: %w", err)
+	}
+	if again, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(data))); err == nil && isPEM(again) {
+		return nil, errors.New("the certificate is base64-encoded twice")
+	}
+	return data, CheckCA(data)
+}
+
+func isPEM(data []byte) bool {
+	block, _ := pem.Decode(data)
+	return block != nil
+}

@@ -1,0 +1,400 @@
+package facts
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eks-bootstrap/nodeadm/data/kubelet"
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
+)
+
+// image makes a root. A content that begins with -> is a link to the rest, and
+// one that begins with #! is a program.
+func image(t *testing.T, entries map[string]string) rootfs.Root {
+	t.Helper()
+	root := t.TempDir()
+	for path, content := range entries {
+		host := filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(host), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		mode := fs.FileMode(0o644)
+		if strings.HasPrefix(content, "#!") {
+			mode = 0o755
+		}
+		var err error
+		if to, ok := strings.CutPrefix(content, "->"); ok {
+			err = os.Symlink(to, host)
+		} else {
+			err = os.WriteFile(host, []byte(content), mode)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return rootfs.Root(root)
+}
+
+// says is a program that answers --version and nothing else.
+func says(text string) string {
+	return "#!/bin/sh\n[ \"$*\" = --version ] || exit 64\necho '" + text + "'\n"
+}
+
+const fails = "#!/bin/sh\nexit 1\n"
+
+func host(t *testing.T, r HostRequest) (Host, []string, error) {
+	if r.Machine == nil {
+		r.Machine = &Machine{CPUs: 4}
+	}
+	return GatherHost(t.Context(), r)
+}
+
+func TestVersions(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		image      map[string]string
+		request    HostRequest
+		kubelet    kubelet.Version
+		containerd string
+	}{
+		{name: "recorded, and nothing is run",
+			image: map[string]string{"/usr/bin/kubelet": fails, "/usr/bin/containerd": fails,
+				kubeletVersionFile: "v1.31.2-eks-abc\n", containerdVersionFile: "containerd github.com/containerd/containerd v1.7.27 05044ec\n"},
+			kubelet: kubelet.Version{Major: 1, Minor: 31, Patch: 2}, containerd: "1.7.27"},
+		{name: "recorded bare",
+			image:   map[string]string{"/usr/bin/kubelet": fails, kubeletVersionFile: "1.31.2", containerdVersionFile: "2.0.5\n"},
+			kubelet: kubelet.Version{Major: 1, Minor: 31, Patch: 2}, containerd: "2.0.5"},
+		{name: "asked",
+			image: map[string]string{"/usr/bin/kubelet": says("Kubernetes v1.30.4-eks-a737599"),
+				"/usr/bin/containerd": says("containerd github.com/containerd/containerd/v2 2.1.4 75cb2b7193e4e490e9fbdc236c0e811ccaba3376")},
+			kubelet: kubelet.Version{Major: 1, Minor: 30, Patch: 4}, containerd: "2.1.4"},
+		{name: "asked elsewhere, behind links",
+			image: map[string]string{"/usr/local/bin/kubelet": "->/opt/kubelet", "/opt/kubelet": says("Kubernetes v1.30.4"),
+				"/usr/local/bin/containerd": says("containerd containerd.io 1.6.33 abc")},
+			kubelet: kubelet.Version{Major: 1, Minor: 30, Patch: 4}, containerd: "1.6.33"},
+		{name: "said",
+			image:   map[string]string{"/usr/bin/kubelet": fails, kubeletVersionFile: "1.31.2", containerdVersionFile: "2.0.5"},
+			request: HostRequest{KubeletVersion: "v1.29", ContainerdVersion: "1.7.0"},
+			kubelet: kubelet.Version{Major: 1, Minor: 29}, containerd: "1.7.0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.request.Root = image(t, test.image)
+			h, _, err := host(t, test.request)
+			if err != nil || h.ContainerdUnknown != nil {
+				t.Fatal(err, h.ContainerdUnknown)
+			}
+			if h.Kubelet != test.kubelet || h.Containerd != test.containerd {
+				t.Errorf("kubelet %v and containerd %q", h.Kubelet, h.Containerd)
+			}
+		})
+	}
+}
+
+func TestKubeletVersionUnusable(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		image        map[string]string
+		said         string
+		says, remedy string
+	}{
+		{"not installed", nil, "", "/usr/bin/kubelet does not exist", "--kubelet-version"},
+		{"does not run", map[string]string{"/usr/bin/kubelet": fails}, "", "/usr/bin/kubelet --version: exit status 1", "--kubelet-version"},
+		{"not a program", map[string]string{"/usr/bin/kubelet": "text"}, "", "/usr/bin/kubelet --version", "--kubelet-version"},
+		{"answers nonsense", map[string]string{"/usr/bin/kubelet": says("hello")}, "", "/usr/bin/kubelet --version", "1.34.4"},
+		{"recorded nonsense", map[string]string{"/usr/bin/kubelet": "", kubeletVersionFile: "latest\n"}, "", kubeletVersionFile, "1.34.4"},
+		{"said nonsense", map[string]string{"/usr/bin/kubelet": ""}, "newest", "--kubelet-version", "1.34.4"},
+		{"too old", map[string]string{"/usr/bin/kubelet": ""}, "1.21.14", "kubelet v1.21.14 is not supported", "from 1.22 to"},
+		{"too new", map[string]string{"/usr/bin/kubelet": ""}, "1.99.0", "kubelet v1.99.0 is not supported", "from 1.22 to"},
+		{"another major", map[string]string{"/usr/bin/kubelet": ""}, "2.30.0", "kubelet v2.30.0 is not supported", "from 1.22 to"},
+		{"said, and not installed", nil, "1.30.0", "/usr/bin/kubelet does not exist", "install kubelet"},
+		{"the record is a directory", map[string]string{kubeletVersionFile + "/x": ""}, "", kubeletVersionFile, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, _, err := host(t, HostRequest{Root: image(t, test.image), KubeletVersion: test.said, ContainerdVersion: "1.7.0"})
+			want := fault.Usage
+			if test.name == "the record is a directory" {
+				want = fault.Disk
+			}
+			if fault.CodeOf(err) != want || err == nil || !strings.Contains(err.Error(), test.says) || !strings.Contains(fault.Remedy(err), test.remedy) {
+				t.Errorf("class %d: %v, remedy %q", fault.CodeOf(err), err, fault.Remedy(err))
+			}
+		})
+	}
+}
+
+// Whether an unknown containerd matters is for the plan to say.
+func TestContainerdVersionUnknown(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		image map[string]string
+		says  string
+	}{
+		{"not installed", nil, "/usr/bin/containerd does not exist"},
+		{"does not run", map[string]string{"/usr/bin/containerd": fails}, "exit status 1"},
+		{"answers nonsense", map[string]string{"/usr/bin/containerd": says("containerd dev")}, `none in "containerd dev"`},
+		{"recorded nonsense", map[string]string{containerdVersionFile: "unknown\n"}, `none in "unknown"`},
+	} {
+		h, _, err := host(t, HostRequest{Root: image(t, test.image), KubeletVersion: "1.30.0", Simulated: true})
+		if err != nil || h.Containerd != "" || h.ContainerdUnknown == nil || !strings.Contains(h.ContainerdUnknown.Error(), test.says) {
+			t.Errorf("%s: %q, %v, %v", test.name, h.Containerd, h.ContainerdUnknown, err)
+		}
+	}
+}
+
+func TestPrograms(t *testing.T) {
+	r := HostRequest{KubeletVersion: "1.30.0", ContainerdVersion: "1.7.0"}
+	r.Root = image(t, map[string]string{
+		"/usr/local/bin/kubelet": "", "/usr/bin/aws": "", "/usr/local/bin/aws-iam-authenticator": "",
+		"/usr/bin/nvidia-container-runtime": "->/opt/nvidia", "/opt/nvidia": "", credentialProviderPaths[0]: "",
+	})
+	h, warnings, err := host(t, r)
+	if err != nil || len(warnings) != 0 {
+		t.Fatal(err, warnings)
+	}
+	if h.KubeletPath != "/usr/local/bin/kubelet" || h.TokenProgram != "/usr/local/bin/aws-iam-authenticator" ||
+		h.CredentialProvider != credentialProviderPaths[0] || !h.NVIDIARuntime || h.Partial {
+		t.Errorf("got %+v", h)
+	}
+
+	// An image that is not finished lacks what a node needs, and is told so.
+	r.Root, r.Partial = image(t, nil), true
+	h, warnings, err = host(t, r)
+	if err != nil || h.KubeletPath != "/usr/bin/kubelet" || !h.Partial || len(warnings) != 1 || !strings.Contains(warnings[0], "kubelet is not installed") {
+		t.Errorf("got %+v, %q, %v", h, warnings, err)
+	}
+	if h.TokenProgram != "" || h.CredentialProvider != "" || h.NVIDIARuntime {
+		t.Errorf("programs of an empty image: %+v", h)
+	}
+
+	// A simulated one has it all.
+	r.Partial, r.Simulated = false, true
+	h, warnings, err = host(t, r)
+	if err != nil || len(warnings) != 0 || h.KubeletPath != "/usr/bin/kubelet" || h.TokenProgram == "" || h.CredentialProvider == "" {
+		t.Errorf("got %+v, %q, %v", h, warnings, err)
+	}
+}
+
+func TestDocuments(t *testing.T) {
+	applied := map[string][]byte{layout.KubeletConfig: []byte("applied"), layout.BPFMountUnit: nil}
+	r := HostRequest{KubeletVersion: "1.30.0", ContainerdVersion: "1.7.0", Simulated: true, Applied: applied,
+		Root: image(t, map[string]string{layout.KubeletConfig: "now", layout.HostsFile: "hosts", containerdTemplate: "template"})}
+	h, _, err := host(t, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(h.KubeletConfig) != "now" || string(h.AppliedKubeletConfig) != "applied" || string(h.HostsFile) != "hosts" || !h.OwnBPFMount {
+		t.Errorf("got %+v", h)
+	}
+	if diff := cmp.Diff(&Document{containerdTemplate, []byte("template")}, h.ContainerdTemplate); diff != "" {
+		t.Errorf("template (-want +got):\n%s", diff)
+	}
+	r.Root, r.Applied = image(t, nil), nil
+	h, _, err = host(t, r)
+	if err != nil || h.KubeletConfig != nil || h.AppliedKubeletConfig != nil || h.HostsFile != nil || h.ContainerdTemplate != nil || h.OwnBPFMount || h.KubeletUnit != nil {
+		t.Errorf("of nothing: %+v, %v", h, err)
+	}
+}
+
+func TestContainerdConfigFile(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "mine.toml")
+	if err := os.WriteFile(outside, []byte("outside"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	root := image(t, map[string]string{"/etc/mine.toml": "inside", containerdTemplate: "template"})
+	for path, want := range map[string]string{"/etc/mine.toml": "inside", outside: "outside"} {
+		got, err := findContainerdTemplate(HostRequest{Root: root, ContainerdConfigFile: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(&Document{path, []byte(want)}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+	_, err := findContainerdTemplate(HostRequest{Root: root, ContainerdConfigFile: outside + ".not"})
+	if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "--containerd-config-file: "+outside+".not") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestImageUnit(t *testing.T) {
+	const (
+		etc     = "/etc/systemd/system/kubelet.service"
+		usr     = "/usr/lib/systemd/system/kubelet.service"
+		run     = "/run/systemd/system/kubelet.service"
+		service = "[Unit]\nDescription=kubelet\n[Service]\nExecStart="
+	)
+	for _, test := range []struct {
+		name    string
+		image   map[string]string
+		applied map[string]string
+		want    *KubeletUnit
+	}{
+		{"none", nil, nil, nil},
+		{"vendor's", map[string]string{usr: service + "/usr/bin/kubelet --vendor\n"}, nil, &KubeletUnit{"/usr/bin/kubelet --vendor", usr}},
+		{"without usr merge", map[string]string{"/lib/systemd/system/kubelet.service": service + "/bin/kubelet\n"}, nil,
+			&KubeletUnit{"/bin/kubelet", "/lib/systemd/system/kubelet.service"}},
+		{"administrator's hides the vendor's", map[string]string{usr: service + "/vendor\n", etc: service + "/admin\n"}, nil, &KubeletUnit{"/admin", etc}},
+		{"behind a link", map[string]string{etc: "->/opt/kubelet.service", "/opt/kubelet.service": service + "/opt/kubelet\n"}, nil, &KubeletUnit{"/opt/kubelet", etc}},
+		{"continued lines", map[string]string{usr: service + "/usr/bin/kubelet \\\n  --a \\\n  --b\n"}, nil,
+			&KubeletUnit{"/usr/bin/kubelet  --a  --b", usr}},
+		{"a comment within a continued line", map[string]string{usr: service + "/usr/bin/kubelet \\\n# why\n  --a\n"}, nil,
+			&KubeletUnit{"/usr/bin/kubelet  --a", usr}},
+		{"a line that systemd passes over", map[string]string{usr: "[Service]\nnonsense\nExecStart=/vendor\n"}, nil,
+			&KubeletUnit{"/vendor", usr}},
+		{"a very long line", map[string]string{usr: service + "/vendor " + strings.Repeat("x", 5000) + "\n"}, nil,
+			&KubeletUnit{"/vendor " + strings.Repeat("x", 5000), usr}},
+		{"the image's behind nodeadm's own", map[string]string{etc: service + "/ours\n", usr: service + "/vendor\n"}, map[string]string{etc: service + "/ours\n"},
+			&KubeletUnit{"/vendor", usr}},
+		{"drop-in", map[string]string{usr: service + "/vendor\n", etc + ".d/20-x.conf": "[Service]\nExecStart=\nExecStart=/dropin\n"}, nil,
+			&KubeletUnit{"/dropin", etc + ".d/20-x.conf"}},
+		{"drop-in of no command", map[string]string{usr: service + "/vendor\n", etc + ".d/20-x.conf": "[Service]\nEnvironment=A=B\n"}, nil,
+			&KubeletUnit{"/vendor", usr}},
+		{"the last name wins, wherever it is", map[string]string{
+			usr:                      service + "/vendor\n",
+			usr + ".d/90-last.conf":  "[Service]\nExecStart=\nExecStart=/last\n",
+			etc + ".d/10-first.conf": "[Service]\nExecStart=\nExecStart=/first\n",
+		}, nil, &KubeletUnit{"/last", usr + ".d/90-last.conf"}},
+		{"the same name, hidden", map[string]string{
+			usr:                  service + "/vendor\n",
+			usr + ".d/50-x.conf": "[Service]\nExecStart=\nExecStart=/hidden\n",
+			run + ".d/50-x.conf": "[Service]\nExecStart=\nExecStart=/run\n",
+		}, nil, &KubeletUnit{"/run", run + ".d/50-x.conf"}},
+		{"a drop-in that is switched off", map[string]string{
+			usr:                  service + "/vendor\n",
+			usr + ".d/50-x.conf": "[Service]\nExecStart=\nExecStart=/off\n",
+			etc + ".d/50-x.conf": "->/dev/null",
+		}, nil, &KubeletUnit{"/vendor", usr}},
+		{"not a drop-in", map[string]string{usr: service + "/vendor\n", etc + ".d/50-x.conf.bak": "[Service]\nExecStart=/backup\n"}, nil,
+			&KubeletUnit{"/vendor", usr}},
+		{"nodeadm's own drop-ins", map[string]string{
+			usr:                     service + "/vendor\n",
+			layout.KubeletArgs:      "[Service]\nExecStart=/ours\n",
+			layout.KubeletExtraArgs: "[Service]\nExecStart=/ours too\n",
+		}, nil, &KubeletUnit{"/vendor", usr}},
+		{"nodeadm's own unit", map[string]string{etc: service + "/ours\n"}, map[string]string{etc: service + "/ours\n"}, nil},
+		{"nodeadm's own unit, changed since", map[string]string{etc: service + "/theirs\n"}, map[string]string{etc: service + "/ours\n"}, &KubeletUnit{"/theirs", etc}},
+		{"nodeadm's own unit and their drop-in", map[string]string{
+			etc:                  service + "/ours\n",
+			etc + ".d/20-x.conf": "[Service]\nExecStart=\nExecStart=/theirs\n",
+		}, map[string]string{etc: service + "/ours\n"}, &KubeletUnit{"/theirs", etc + ".d/20-x.conf"}},
+		{"command in another section", map[string]string{usr: "[X-Other]\nExecStart=/other\n[Service]\nType=notify\n"}, nil, &KubeletUnit{"", usr}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			applied := map[string][]byte{}
+			for path, data := range test.applied {
+				applied[path] = []byte(data)
+			}
+			got, err := imageUnit(image(t, test.image), applied)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if _, err := imageUnit(image(t, map[string]string{"/etc/systemd": "a file"}), nil); fault.CodeOf(err) != fault.Disk {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSystemdVersion(t *testing.T) {
+	for _, test := range []struct {
+		file string
+		want int
+		bpf  bool
+	}{
+		{"/usr/lib/systemd/libsystemd-shared-252.23-3.amzn2023.so", 252, true},
+		{"/lib/systemd/libsystemd-shared-249.so", 249, true},
+		{"/usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-255.so", 255, true},
+		{"/usr/lib/aarch64-linux-gnu/systemd/libsystemd-shared-257.so", 257, true},
+		{"/usr/lib64/systemd/libsystemd-shared-238.so", 238, true},
+		{"/usr/lib/systemd/libsystemd-shared-237.so", 237, false},
+		{"/usr/lib/systemd/libsystemd-shared-abc.so", 0, false},
+		{"/usr/lib/systemd/systemd", 0, false},
+	} {
+		root := image(t, map[string]string{test.file: ""})
+		if got := systemdVersion(root); got != test.want {
+			t.Errorf("%s: %d", test.file, got)
+		}
+		h, _, err := host(t, HostRequest{Root: root, KubeletVersion: "1.30.0", ContainerdVersion: "1.7.0", Simulated: true})
+		if err != nil || h.SystemdMountsBPF != test.bpf {
+			t.Errorf("%s: mounts bpf: %t, %v", test.file, h.SystemdMountsBPF, err)
+		}
+	}
+}
+
+func TestOnlineCPUs(t *testing.T) {
+	dir := t.TempDir()
+	for list, want := range map[string]int{
+		"0\n": 1, "0-3\n": 4, "0-3,5": 5, "0,2,4-7\n": 6, "0-191\n": 192, "5-5": 1,
+		"": runtime.NumCPU(), "garbage": runtime.NumCPU(), "3-1": runtime.NumCPU(), "0-": runtime.NumCPU(), "0-3,": runtime.NumCPU(),
+	} {
+		path := filepath.Join(dir, "online")
+		if err := os.WriteFile(path, []byte(list), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := onlineCPUs(path); got != want {
+			t.Errorf("%q: %d, want %d", list, got, want)
+		}
+	}
+	if got := onlineCPUs(filepath.Join(dir, "nothing")); got != runtime.NumCPU() {
+		t.Errorf("no list: %d", got)
+	}
+}
+
+func TestMountsBPF(t *testing.T) {
+	const proc = "proc /proc proc rw,nosuid 0 0\n"
+	for mounts, want := range map[string]bool{
+		"":   false,
+		proc: false,
+		proc + "bpf /sys/fs/bpf bpf rw,nosuid,nodev,noexec,relatime,mode=700 0 0\n": true,
+		proc + "none /sys/fs/bpf bpf rw 0 0":                                        true,
+		"bpf /sys/fs/bpf tmpfs rw 0 0\n":                                            false,
+		"bpf\n":                                                                     false,
+	} {
+		if got := mountsBPF([]byte(mounts)); got != want {
+			t.Errorf("%q: %t", mounts, got)
+		}
+	}
+}
+
+func TestPCIVendor(t *testing.T) {
+	root := image(t, map[string]string{"/0000:00:00.0/vendor": "0x8086\n", "/0000:00:1e.0/vendor": "0x10de\n"})
+	if !hasPCIVendor(string(root), "0x10de") || hasPCIVendor(string(root), "0x1d0f") || hasPCIVendor(string(root)+"/nothing", "0x10de") {
+		t.Error("wrong")
+	}
+}
+
+// Where nobody says what the machine is, this one is it.
+func TestThisMachine(t *testing.T) {
+	h, _, err := GatherHost(t.Context(), HostRequest{Root: image(t, nil), KubeletVersion: "1.30.0", ContainerdVersion: "1.7.0", Simulated: true})
+	if err != nil || h.CPUs < 1 {
+		t.Errorf("%+v, %v", h.Machine, err)
+	}
+	h, _, err = GatherHost(t.Context(), HostRequest{Root: image(t, nil), KubeletVersion: "1.30.0", ContainerdVersion: "1.7.0", Simulated: true,
+		Machine: &Machine{CPUs: 999, NVIDIA: true, FIPS: true, BPFFS: true}})
+	if err != nil || h.Machine != (Machine{CPUs: 999, NVIDIA: true, FIPS: true, BPFFS: true}) {
+		t.Errorf("%+v, %v", h.Machine, err)
+	}
+}
+
+// What cannot be looked at is an error, and not an absence.
+func TestUnreadable(t *testing.T) {
+	for _, path := range []string{layout.KubeletConfig, layout.HostsFile, containerdTemplate} {
+		_, _, err := host(t, HostRequest{Root: image(t, map[string]string{path + "/x": ""}), KubeletVersion: "1.30.0", ContainerdVersion: "1.7.0", Simulated: true})
+		if fault.CodeOf(err) != fault.Disk || !strings.Contains(err.Error(), path) || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
