@@ -6,10 +6,13 @@
 package nodeadm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +21,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/net/http/httpproxy"
 
 	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
@@ -53,6 +57,22 @@ type Options struct {
 	// Simulated: the image is taken to hold the programs that a node needs.
 	Simulated bool
 	Log       logrus.FieldLogger
+}
+
+// proxy is the proxy that the configuration names, for nodeadm's own calls; nil
+// leaves that to the environment.
+func (b *bootstrap) proxy() func(*url.URL) (*url.URL, error) {
+	variables := maps.Clone(b.config.Instance.Environment["default"])
+	if variables == nil {
+		variables = map[string]string{}
+	}
+	maps.Copy(variables, plan.Proxy(b.config, facts.Facts{}))
+	get := func(name string) string { return cmp.Or(variables[name], variables[strings.ToLower(name)]) }
+	settings := httpproxy.Config{HTTPProxy: get("HTTP_PROXY"), HTTPSProxy: get("HTTPS_PROXY"), NoProxy: get("NO_PROXY")}
+	if settings.HTTPProxy == "" && settings.HTTPSProxy == "" {
+		return nil
+	}
+	return settings.ProxyFunc()
 }
 
 // Waiting says what the run is waiting for, so that it is never silent.
@@ -94,6 +114,16 @@ func Bootstrap(ctx context.Context, c config.Config, o Options) (Result, error) 
 		{"activate", starts, b.activate},
 		{"verify", starts, b.verify},
 	})
+	return b.result, err
+}
+
+// Plan works out what a bootstrap would make of the node, and changes nothing.
+func Plan(ctx context.Context, c config.Config, o Options) (Result, error) {
+	ctx, cancel := o.Limit(ctx)
+	defer cancel()
+	o.NoStart = true // what is missing on the image is only warned about
+	b := &bootstrap{config: c, options: o, root: rootfs.Root(o.Root), log: o.Log}
+	err := b.run(ctx, []phase{{"facts", true, b.gather}, {"plan", true, b.build}})
 	return b.result, err
 }
 
@@ -149,7 +179,7 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 		IMDS: metadata,
 		AWS: func(region string) *awsapi.Client {
 			o := b.options.AWS
-			o.Region, o.IMDS = region, metadata
+			o.Region, o.IMDS, o.Proxy = region, metadata, b.proxy()
 			o.Report = b.options.Waiting
 			return awsapi.New(o)
 		},

@@ -40,11 +40,7 @@ func initNode(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	documents, err := loadDocuments(c, options)
-	if err != nil {
-		return err
-	}
-	wanted, err := config.Resolve(documents.Tree)
+	_, wanted, err := loadDocuments(c, options, c.StringSlice("config-source"))
 	if err != nil {
 		return err
 	}
@@ -53,32 +49,25 @@ func initNode(c *cli.Context) error {
 
 // loadDocuments reads and merges all documents, and says what became of each
 // part of them.
-func loadDocuments(c *cli.Context, options nodeadm.Options) (config.Documents, error) {
+func loadDocuments(c *cli.Context, options nodeadm.Options, uris []string) (config.Documents, config.Config, error) {
 	metadata := imds.New(imds.Options{Endpoint: options.IMDSEndpoint, Report: options.Waiting})
 	ctx, cancel := options.Limit(c.Context)
 	defer cancel()
-	sources, err := nodeadm.ReadSources(ctx, c.StringSlice("config-source"), rootfs.Root(options.Root), metadata, os.Stdin)
+	sources, err := nodeadm.ReadSources(ctx, uris, rootfs.Root(options.Root), metadata, os.Stdin)
 	if err != nil {
-		return config.Documents{}, err
+		return config.Documents{}, config.Config{}, err
 	}
-	documents, err := config.Load(sources, c.Bool("lenient"))
+	documents, wanted, err := config.Read(sources, c.Bool("lenient"))
 	for _, p := range documents.Parts {
-		verb := "not used"
-		if p.Used {
-			verb = "used"
-		}
-		options.Log.Infof("%s part %s (%s, %d bytes) is %s: %s", p.Source, p.Index, contentType(p.ContentType), p.Size, verb, p.Why)
+		options.Log.Info(describe(p))
 	}
 	for _, w := range documents.Warnings {
 		options.Log.Warn(w)
 	}
-	if err != nil {
-		return documents, err
+	if err == nil && documents.Tree == nil {
+		err = noDocument(documents)
 	}
-	if documents.Tree == nil {
-		return documents, noDocument(documents)
-	}
-	return documents, nil
+	return documents, wanted, err
 }
 
 func contentType(t string) string {

@@ -23,11 +23,15 @@ func main() {
 
 // run is the whole program but for the end of the process.
 func run(ctx context.Context, args []string) error {
-	// Old user data calls /etc/eks/bootstrap.sh, which is a link to this binary.
-	if filepath.Base(args[0]) == "bootstrap.sh" {
-		args = append([]string{"nodeadm", "bootstrap"}, args[1:]...)
-	}
 	app := newApp()
+	// Old scripts call these two, which are links to this binary.
+	switch filepath.Base(args[0]) {
+	case "bootstrap.sh":
+		args = append([]string{"nodeadm", "bootstrap"}, args[1:]...)
+	case "max-pods-calculator.sh":
+		args = append([]string{"nodeadm", "max-pods"}, args[1:]...)
+		app.Metadata = map[string]any{"script": true}
+	}
 	args, err := arrange(app, args)
 	if err != nil {
 		return err
@@ -40,9 +44,11 @@ func newApp() *cli.App {
 		Name:            "nodeadm",
 		Usage:           "turn an EC2 instance into a node of an EKS cluster",
 		Version:         versionText(),
-		Commands:        []*cli.Command{initCommand(), bootstrapCommand(), maxPodsCommand(), simulateCommand(), versionCommand()},
+		Commands:        []*cli.Command{initCommand(), bootstrapCommand(), configCommand(), maxPodsCommand(), simulateCommand(), versionCommand()},
 		HideHelpCommand: true,
-		Action:          unknownCommand,
+		// A comma is an ordinary character in a path.
+		DisableSliceFlagSeparator: true,
+		Action:                    unknownCommand,
 		// Errors and exit codes are main's business.
 		ExitErrHandler: func(*cli.Context, error) {},
 	}

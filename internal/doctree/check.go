@@ -45,10 +45,11 @@ func (c *checker) check(n *Node, t reflect.Type, path, enum string) {
 			i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == key })
 			if i < 0 {
 				c.unknown(n.Map[key].KeyOrigin, key, path, fields)
-				c.problems[len(c.problems)-1].Unknown = func() { delete(n.Map, key) }
+				last := c.problems[len(c.problems)-1]
+				last.Unknown, last.Drop = true, func() { delete(n.Map, key) }
 				continue
 			}
-			c.check(n.Map[key], fields[i].Type, join(path, key), fields[i].Tag.Get("enum"))
+			c.member(n, key, fields[i].Type, join(path, key), fields[i].Tag.Get("enum"))
 		}
 	case reflect.Map:
 		if !n.IsMap {
@@ -56,7 +57,7 @@ func (c *checker) check(n *Node, t reflect.Type, path, enum string) {
 			return
 		}
 		for _, key := range n.Keys() {
-			c.check(n.Map[key], t.Elem(), join(path, key), "")
+			c.member(n, key, t.Elem(), join(path, key), "")
 		}
 	case reflect.Slice:
 		if !n.IsList {
@@ -68,6 +69,17 @@ func (c *checker) check(n *Node, t reflect.Type, path, enum string) {
 		}
 	default:
 		c.scalar(n, t, path, enum)
+	}
+}
+
+// member checks a member of a map, which can be dropped if it is wrong.
+func (c *checker) member(n *Node, key string, t reflect.Type, path, enum string) {
+	before := len(c.problems)
+	c.check(n.Map[key], t, path, enum)
+	for _, p := range c.problems[before:] {
+		if p.Drop == nil {
+			p.Drop = func() { delete(n.Map, key) }
+		}
 	}
 }
 

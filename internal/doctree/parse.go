@@ -19,9 +19,11 @@ type Problem struct {
 	Origin
 	Message string
 	Remedy  string // what to write instead; may be empty
-	// Unknown, if set, says that the problem is a field nobody knows; calling it
-	// drops the field.
-	Unknown func()
+	// Unknown says that the problem is a field nobody knows.
+	Unknown bool
+	// Drop, if set, takes the value out of its tree, so that the rest can be
+	// used or checked further.
+	Drop func()
 }
 
 func (p *Problem) Error() string { return p.Origin.String() + ": " + p.Message }

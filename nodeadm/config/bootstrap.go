@@ -49,20 +49,28 @@ func BootstrapFlags() []BootstrapFlag {
 // ParseBootstrap reads a command line of bootstrap.sh, without the program's
 // own name.
 func ParseBootstrap(args []string) (Config, error) {
+	values, operands, err := splitBootstrap(args)
+	if err != nil {
+		return Config{}, err
+	}
+	return FromBootstrap(values, operands)
+}
+
+func splitBootstrap(args []string) (values map[string]string, operands []string, err error) {
 	known := map[string]argv.Arity{}
 	for _, f := range BootstrapFlags() {
 		known[f.Name] = argv.Value
 	}
 	flags, operands, err := argv.Split(args, known)
 	if err != nil {
-		return Config{}, err
+		return nil, nil, err
 	}
-	values := map[string]string{}
+	values = map[string]string{}
 	for _, f := range flags {
 		name, value, _ := strings.Cut(strings.TrimPrefix(f, "--"), "=")
 		values[name] = value
 	}
-	return FromBootstrap(values, operands)
+	return values, operands, nil
 }
 
 // FromBootstrap reads the arguments of bootstrap.sh: values by flag name, as
@@ -273,6 +281,9 @@ func (b *bootstrapReader) kubeletFlags() {
 	words, err := SplitWords(b.value("kubelet-extra-args"))
 	if err != nil {
 		b.fail("kubelet-extra-args", "close every quote, and put the whole value in single quotes", "%v", err)
+	}
+	for i := range words {
+		words[i] = QuoteWord(words[i])
 	}
 	if len(words) > 0 {
 		b.set("kubelet-extra-args", words, "kubelet", "flags")

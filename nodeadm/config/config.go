@@ -5,8 +5,10 @@ package config
 
 import (
 	"net/netip"
+	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/internal/cel"
+	"github.com/eks-bootstrap/nodeadm/internal/doctree"
 )
 
 // Config is what the user wants. A zero value means "not said", and the plan
@@ -28,8 +30,25 @@ type Config struct {
 	// LocalDisks is what becomes of instance store volumes: "raid0", "raid10",
 	// "mount", or "" to leave them alone.
 	LocalDisks string
+	// Document is the merged document that all of this was read from.
+	Document *doctree.Node
 	// MountBPFFS: /sys/fs/bpf is mounted where nothing else does it.
 	MountBPFFS bool
+}
+
+// Origin tells where the value at a path of the document, or what holds it, was
+// written.
+func (c Config) Origin(path string) string {
+	n := c.Document
+	if n == nil {
+		return "nobody"
+	}
+	for key := range strings.SplitSeq(path, ".") {
+		if next := n.Get(key); next != nil {
+			n = next
+		}
+	}
+	return n.Origin.String()
 }
 
 // Cluster is the cluster to join.

@@ -28,12 +28,12 @@ type Source struct {
 // Part is one part of a source and what became of it. Every part is reported:
 // nothing that somebody wrote is left out silently.
 type Part struct {
-	Source      string
-	Index       string // "1", "2"; nested "2.1"
-	ContentType string // as declared, or as recognised
-	Size        int    // bytes, decoded
-	Used        bool
-	Why         string // what it is used for, or why not
+	Source      string `json:"source"`
+	Index       string `json:"index"`       // "1", "2"; nested "2.1"
+	ContentType string `json:"contentType"` // as declared, or as recognised
+	Size        int    `json:"size"`        // bytes, decoded
+	Used        bool   `json:"used"`
+	Why         string `json:"why"` // what it is used for, or why not
 }
 
 // Documents is what a number of sources say together.
@@ -41,6 +41,40 @@ type Documents struct {
 	Tree     *doctree.Node // the merged document, nil if there is none
 	Parts    []Part
 	Warnings []string
+}
+
+// Read loads and resolves: all mistakes there are, in the order in which they
+// were written.
+func Read(sources []Source, lenient bool) (Documents, Config, error) {
+	documents, err := Load(sources, lenient)
+	if documents.Tree == nil {
+		return documents, Config{}, err
+	}
+	c, err2 := Resolve(documents.Tree)
+	return documents, c, inOrder(errors.Join(err, err2))
+}
+
+// inOrder sorts mistakes by their places; those without one come first.
+func inOrder(err error) error {
+	var all []error
+	sources := map[string]int{}
+	fault.Each(err, func(e error) {
+		all = append(all, e)
+		if p := (*doctree.Problem)(nil); errors.As(e, &p) && sources[p.Source] == 0 {
+			sources[p.Source] = len(sources) + 1
+		}
+	})
+	place := func(e error) [3]int {
+		if p := (*doctree.Problem)(nil); errors.As(e, &p) {
+			return [3]int{sources[p.Source], p.Line, p.Column}
+		}
+		return [3]int{}
+	}
+	slices.SortStableFunc(all, func(a, b error) int {
+		x, y := place(a), place(b)
+		return slices.Compare(x[:], y[:])
+	})
+	return errors.Join(all...)
 }
 
 // Load reads all documents of the sources, in order, and merges them: later
@@ -139,13 +173,16 @@ func (l *loader) document(tree *doctree.Node) {
 	}
 	for _, p := range doctree.Check(tree, reflect.TypeFor[NodeConfig]()) {
 		switch {
-		case p.Unknown == nil || !l.lenient:
-			if !strings.HasPrefix(p.Message, "apiVersion is") && !strings.HasPrefix(p.Message, "kind is") {
-				l.problem(p)
-			}
-		default:
+		case strings.HasPrefix(p.Message, "apiVersion ") || strings.HasPrefix(p.Message, "kind "):
+			continue // said above
+		case p.Unknown && l.lenient:
 			l.Warnings = append(l.Warnings, p.Error()+"; it is left out")
-			p.Unknown()
+		default:
+			l.problem(p)
+		}
+		// What is wrong in its shape must not hide what else is wrong.
+		if p.Drop != nil {
+			p.Drop()
 		}
 	}
 	merged, err := merger.Merge(l.Tree, tree)

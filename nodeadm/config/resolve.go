@@ -37,6 +37,7 @@ func Resolve(tree *doctree.Node) (Config, error) {
 		return Config{}, fault.New(fault.Usage, "", "%s: %w", tree.Origin, err)
 	}
 	c := Config{
+		Document:   tree,
 		Cluster:    r.cluster(doc.Spec.Cluster),
 		Kubelet:    r.kubelet(doc.Spec.Kubelet),
 		Containerd: r.containerd(doc.Spec.Containerd),
@@ -144,13 +145,10 @@ func (r *resolver) cluster(spec ClusterSpec) Cluster {
 
 func (r *resolver) kubelet(spec KubeletSpec) Kubelet {
 	k := Kubelet{Config: spec.Config, ReservedPolicy: spec.KubeReserved.Policy, MaxPods: r.maxPods(spec)}
-	for i, item := range spec.Flags {
+	for _, item := range spec.Flags {
 		// An item may hold several flags, or quotes: it has always been split
 		// once more on its way to kubelet.
 		words, err := SplitWords(item)
-		if r.tree.Get("spec", "kubelet", "flags").List[i].Origin.Line == 0 {
-			words, err = []string{item}, nil // a command line's words are split already
-		}
 		if err != nil {
 			r.fail("kubelet.flags", "close every quote", "%s: %v", short(item), err)
 		}

@@ -8,10 +8,13 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/suggest"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
@@ -42,8 +45,86 @@ func (b *builder) planKubeletConfig() (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.origins(doc, others)
 	b.plan.Files = append(b.plan.Files, File{Path: layout.KubeletConfig, Mode: 0o644, Data: []byte(text), Own: []byte(ownText)})
 	return doc, nil
+}
+
+// origins notes where each field of the document comes from, by the uppermost
+// layer that has it.
+func (b *builder) origins(doc, others map[string]any) {
+	settings := b.kubeletSettings()
+	for _, path := range leafPaths(doc, "") {
+		from := fmt.Sprintf("default for kubelet %s", b.facts.Host.Kubelet)
+		keys := strings.Split(path, "\x00")
+		if has(others, keys) {
+			from = "kubelet-config.json as it stood on the node"
+		}
+		if has(settings, keys) {
+			switch keys[0] {
+			case "maxPods":
+				from = b.plan.MaxPods.Source + ": " + b.plan.MaxPods.Arithmetic
+			case "kubeReserved":
+				from = fmt.Sprintf("%d CPUs and %d pods", b.facts.Host.CPUs, min(b.plan.MaxPods.ENILimited, b.plan.MaxPods.Effective))
+			case "clusterDNS":
+				from = "the cluster's service CIDR"
+				if len(b.config.Cluster.DNSAddresses) > 0 {
+					from = b.config.Origin("spec.cluster.dnsAddresses")
+				} else if b.config.Cluster.ServiceCIDR.IsValid() {
+					from = "tenth address of " + b.config.Origin("spec.cluster.cidr")
+				}
+			case "providerID":
+				from = "instance metadata"
+			default:
+				from = "nodeadm"
+			}
+		}
+		if has(b.config.Kubelet.Config, keys) {
+			from = b.config.Origin("spec.kubelet.config." + strings.Join(keys, "."))
+		}
+		value, _ := json.Marshal(at(doc, keys)) // it was JSON before
+		b.plan.Origins = append(b.plan.Origins, Origin{strings.Join(keys, "."), string(value), from})
+	}
+}
+
+// leafPaths are the paths of all values that are not maps with members, sorted,
+// keys with NUL between them since keys may hold dots.
+func leafPaths(doc map[string]any, prefix string) []string {
+	var paths []string
+	for _, key := range slices.Sorted(maps.Keys(doc)) {
+		if nested, isMap := doc[key].(map[string]any); isMap && len(nested) > 0 {
+			paths = append(paths, leafPaths(nested, prefix+key+"\x00")...)
+			continue
+		}
+		paths = append(paths, prefix+key)
+	}
+	return paths
+}
+
+func has(doc map[string]any, keys []string) bool {
+	for i, key := range keys {
+		value, found := doc[key]
+		if !found || i == len(keys)-1 {
+			return found
+		}
+		doc, _ = value.(map[string]any)
+	}
+	return false
+}
+
+func at(doc map[string]any, keys []string) any {
+	for _, key := range keys[:len(keys)-1] {
+		doc, _ = doc[key].(map[string]any)
+	}
+	return doc[keys[len(keys)-1]]
+}
+
+// CheckKubelet checks what the user says to kubelet against what the kubelet
+// of a version knows.
+func CheckKubelet(c config.Config, v kubelet.Version) error {
+	b := &builder{config: c, facts: facts.Facts{Host: facts.Host{Kubelet: v}}}
+	_, err := b.chooseRuntime()
+	return errors.Join(err, b.checkUserFlags(), b.checkUserFields())
 }
 
 // checkUserFields refuses fields that this kubelet does not have: it would
@@ -67,7 +148,7 @@ func (b *builder) checkUserFields() error {
 		if near := suggest.Nearest(name, known); near != "" && remedy == "leave it out" {
 			remedy = "did you mean " + near + "?"
 		}
-		errs = append(errs, fault.New(fault.Usage, remedy, "spec.kubelet.config.%s: kubelet %s has no such field", name, b.facts.Host.Kubelet))
+		errs = append(errs, fault.New(fault.Usage, remedy, "%s: spec.kubelet.config.%s: kubelet %s has no such field", b.config.Origin("spec.kubelet.config."+name), name, b.facts.Host.Kubelet))
 	}
 	return errors.Join(errs...)
 }

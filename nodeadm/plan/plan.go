@@ -23,6 +23,8 @@ type Plan struct {
 	Units []Unit // in the order they are brought up
 
 	MaxPods MaxPods
+	// Origins tell for each field of kubelet-config.json where it comes from.
+	Origins []Origin
 	// HealthURL is where kubelet answers when it is well; "" if the
 	// configuration switches that off.
 	HealthURL string
@@ -31,6 +33,9 @@ type Plan struct {
 	// Warnings are for people: what was assumed, and what will not work.
 	Warnings []string
 }
+
+// Origin is where one field comes from.
+type Origin struct{ Path, Value, From string }
 
 // File is a file of the node.
 type File struct {
