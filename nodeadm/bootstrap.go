@@ -22,6 +22,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/net/http/httpproxy"
+	"golang.org/x/sys/unix"
 
 	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
@@ -106,10 +107,15 @@ func Bootstrap(ctx context.Context, c config.Config, o Options) (Result, error) 
 	defer cancel()
 	b := &bootstrap{config: c, options: o, root: rootfs.Root(o.Root), log: o.Log}
 	starts := b.root.Live() && !o.NoStart
-	err := b.run(ctx, []phase{
+	unlock, err := b.lock(ctx)
+	if err != nil {
+		return b.result, err
+	}
+	defer unlock()
+	err = b.run(ctx, []phase{
 		{"facts", true, b.gather},
 		{"plan", true, b.build},
-		{"disks", starts && c.LocalDisks != "", b.disks},
+		{"disks", c.LocalDisks != "", b.disks},
 		{"apply", true, b.apply},
 		{"activate", starts, b.activate},
 		{"verify", starts, b.verify},
@@ -138,6 +144,43 @@ type bootstrap struct {
 	result  Result
 }
 
+// lock keeps two runs from working on one root at the same time. The second one
+// waits, and says so.
+func (b *bootstrap) lock(ctx context.Context) (unlock func(), err error) {
+	path := b.options.Root
+	if b.root.Live() {
+		path = filepath.Dir(layout.PendingFile)
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return nil, fault.New(fault.Disk, "run nodeadm as root", "%w", err)
+		}
+	}
+	// The directory itself is locked: nothing is left behind in an image.
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, fault.New(fault.Disk, "run nodeadm as root", "%w", err)
+	}
+	for start, told := time.Now(), false; ; {
+		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { dir.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			dir.Close()
+			return nil, fault.New(fault.Disk, "", "lock %s: %w", path, err)
+		}
+		if !told {
+			b.log.Warnf("another run of nodeadm is at work on %s; waiting for it", b.options.Root)
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+			dir.Close()
+			return nil, fault.New(fault.Disk, "wait for it, or see what it is doing: journalctl -t nodeadm", "another run of nodeadm was still at work on %s after %s", b.options.Root, time.Since(start).Round(time.Second))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
 func (b *bootstrap) run(ctx context.Context, phases []phase) error {
 	phases = slices.DeleteFunc(phases, func(p phase) bool { return !p.when })
 	defer func() {
@@ -151,6 +194,9 @@ func (b *bootstrap) run(ctx context.Context, phases []phase) error {
 		start := time.Now()
 		if err := p.run(ctx); err != nil {
 			b.log.Errorf("%s failed after %s", step, time.Since(start).Round(time.Millisecond))
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return fault.New(fault.Unexpected, "run it again; nothing was left half-done", "ended by a signal during %s", p.name)
+			}
 			return err
 		}
 		b.log.Infof("%s done in %s", step, time.Since(start).Round(time.Millisecond))
@@ -160,8 +206,12 @@ func (b *bootstrap) run(ctx context.Context, phases []phase) error {
 
 // gather finds out what is true of the instance.
 func (b *bootstrap) gather(ctx context.Context) (err error) {
-	if b.record, err = apply.ReadRecord(b.root); err != nil {
+	var warning string
+	if b.record, warning, err = apply.ReadRecord(b.root); err != nil {
 		return err
+	}
+	if warning != "" {
+		b.log.Warn(warning)
 	}
 	metadata := imds.New(imds.Options{Endpoint: b.options.IMDSEndpoint, Report: b.options.Waiting})
 	_, ownName := b.config.Kubelet.Flag("hostname-override")
@@ -219,6 +269,10 @@ const disksProgram = "/usr/bin/setup-local-disks"
 // disks prepares instance store volumes before anything is written to where
 // they will be mounted.
 func (b *bootstrap) disks(ctx context.Context) error {
+	if !b.root.Live() || b.options.NoStart {
+		b.log.Warn("instance store volumes are left alone: nothing is started")
+		return nil
+	}
 	if !b.root.Exists(disksProgram) {
 		return fault.New(fault.Usage, "leave --local-disks out, or install that program on the image", "--local-disks %s: %s does not exist", b.config.LocalDisks, disksProgram)
 	}
@@ -239,7 +293,7 @@ func (b *bootstrap) apply(context.Context) error {
 		b.log.Warnf("%s is not wanted any more and somebody has changed it since nodeadm wrote it; it is left as it is", path)
 	}
 	if len(changes) == 0 {
-		return apply.WriteRecord(b.root, b.result.Plan.Files, nil, b.record)
+		return apply.Commit(b.root, b.result.Plan.Files, nil, b.record)
 	}
 	b.result.Changes = changes
 	if b.root.Live() {
@@ -253,13 +307,13 @@ func (b *bootstrap) apply(context.Context) error {
 			return err
 		}
 	}
-	if err := apply.Commit(b.root, changes); err != nil {
+	if err := apply.Commit(b.root, b.result.Plan.Files, changes, b.record); err != nil {
 		return err
 	}
 	for _, c := range changes {
 		b.log.Infof("%s %s", c.Action, c.Path)
 	}
-	return apply.WriteRecord(b.root, b.result.Plan.Files, changes, b.record)
+	return nil
 }
 
 func (b *bootstrap) changed() []string {

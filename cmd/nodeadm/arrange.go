@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -43,7 +44,10 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	arranged := append(append([]string{}, args[:head]...), flags...)
+	if slices.Contains(flags, "--help") || slices.Contains(flags, "--h") {
+		return append(slices.Clone(args[:head]), "--help"), nil
+	}
+	arranged := append(slices.Clone(args[:head]), flags...)
 	return append(append(arranged, "--"), operands...), nil
 }
 
@@ -79,4 +83,25 @@ func noOperands(c *cli.Context) error {
 		return fault.New(fault.Usage, "see nodeadm "+c.Command.FullName()+" --help", "unexpected word %q", c.Args().First())
 	}
 	return nil
+}
+
+// usageError turns what the command line library says of a flag's value into
+// one of ours.
+func usageError(c *cli.Context, err error, _ bool) error {
+	remedy := "see nodeadm --help; flags stand after the command"
+	if c.Command != nil && c.Command.Name != "" {
+		remedy = "see nodeadm " + c.Command.FullName() + " --help"
+	}
+	if strings.Contains(err.Error(), "flag -timeout") {
+		remedy = "write a duration such as 30s or 5m"
+	}
+	return fault.New(fault.Usage, remedy, "%w", err)
+}
+
+// refuseUsage installs usageError on all commands.
+func refuseUsage(commands []*cli.Command) {
+	for _, c := range commands {
+		c.OnUsageError = usageError
+		refuseUsage(c.Subcommands)
+	}
 }

@@ -31,6 +31,9 @@ func bootOptions(c *cli.Context) (nodeadm.Options, error) {
 	if err != nil {
 		return nodeadm.Options{}, err
 	}
+	if c.String("root") == "" {
+		return nodeadm.Options{}, fault.New(fault.Usage, "name a directory; if it comes from a shell variable, that is empty", "--root: the value is empty")
+	}
 	root, err := filepath.Abs(c.String("root"))
 	if err != nil {
 		return nodeadm.Options{}, err

@@ -40,16 +40,18 @@ func run(ctx context.Context, args []string) error {
 }
 
 func newApp() *cli.App {
-	return &cli.App{
-		Name:            "nodeadm",
-		Usage:           "turn an EC2 instance into a node of an EKS cluster",
-		Version:         versionText(),
-		Commands:        []*cli.Command{initCommand(), bootstrapCommand(), configCommand(), maxPodsCommand(), simulateCommand(), versionCommand()},
-		HideHelpCommand: true,
+	app := &cli.App{
+		Name:     "nodeadm",
+		Usage:    "turn an EC2 instance into a node of an EKS cluster",
+		Version:  versionText(),
+		Commands: []*cli.Command{initCommand(), bootstrapCommand(), configCommand(), maxPodsCommand(), simulateCommand(), versionCommand()},
 		// A comma is an ordinary character in a path.
 		DisableSliceFlagSeparator: true,
 		Action:                    unknownCommand,
 		// Errors and exit codes are main's business.
 		ExitErrHandler: func(*cli.Context, error) {},
+		OnUsageError:   usageError,
 	}
+	refuseUsage(app.Commands)
+	return app
 }

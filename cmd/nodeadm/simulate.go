@@ -116,7 +116,7 @@ func simulated(c *cli.Context) (simulator.World, config.Config, error) {
 
 // simulatedMachine is the hardware of an instance type, as far as it counts.
 func simulatedMachine(instanceType string) *facts.Machine {
-	m := &facts.Machine{CPUs: 2, BPFFS: true}
+	m := &facts.Machine{CPUs: 2, BPFFS: true, KernelDefaults: true}
 	if t, ok := instancetypes.Lookup(instanceType); ok && t.VCPUs > 0 {
 		m.CPUs = t.VCPUs
 	}

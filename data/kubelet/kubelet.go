@@ -139,3 +139,15 @@ func parseRow(text string) Row {
 	r.Source = module + "@" + major + strconv.Itoa(minor) + ".0/" + file
 	return r
 }
+
+// KernelDefaults are the kernel settings that a kubelet with
+// protectKernelDefaults insists on; it ends with an error where one differs
+// (k8s.io/kubernetes pkg/util/sysctl).
+var KernelDefaults = map[string]string{
+	"vm.overcommit_memory":      "1",
+	"vm.panic_on_oom":           "0",
+	"kernel.panic":              "10",
+	"kernel.panic_on_oops":      "1",
+	"kernel.keys.root_maxkeys":  "1000000",
+	"kernel.keys.root_maxbytes": "25000000",
+}

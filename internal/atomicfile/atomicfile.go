@@ -34,7 +34,7 @@ func Stage(target string, data []byte, mode fs.FileMode) (_ *Staged, err error) 
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	f, err := os.CreateTemp(filepath.Dir(target), ".nodeadm-*")
+	f, err := os.CreateTemp(filepath.Dir(target), stagedPattern)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +71,20 @@ func (s *Staged) Commit() error { return os.Rename(s.temp, s.target) }
 
 // Discard removes what Stage wrote. It does nothing after Commit.
 func (s *Staged) Discard() { os.Remove(s.temp) }
+
+// Sweep removes what a process that was killed left in dir: staged files that
+// never got into place. Nothing else may be staging there at the same time.
+func Sweep(dir string) {
+	left, _ := filepath.Glob(filepath.Join(dir, stagedPattern))
+	for _, path := range left {
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
+			os.Remove(path)
+		}
+	}
+}
+
+// stagedPattern is how staged files are called.
+const stagedPattern = ".nodeadm-*"
 
 // SyncDir makes renames and removals in dir durable.
 func SyncDir(dir string) error {

@@ -33,7 +33,7 @@ func (p *Problem) Error() string { return p.Origin.String() + ": " + p.Message }
 // not keep the rest from being read, such as a key that is there twice.
 func Parse(text []byte, source string, firstLine int) (trees []*Node, problems []*Problem) {
 	p := &parser{source: source, offset: max(firstLine, 1) - 1}
-	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec := yaml.NewDecoder(bytes.NewReader(unescapeSlashes(text)))
 	for {
 		var root yaml.Node
 		err := dec.Decode(&root)
@@ -50,6 +50,25 @@ func Parse(text []byte, source string, firstLine int) (trees []*Node, problems [
 			trees = append(trees, tree)
 		}
 	}
+}
+
+// unescapeSlashes undoes the one escape that JSON has and YAML has not, \/, in
+// a text that is JSON.
+func unescapeSlashes(text []byte) []byte {
+	if start := bytes.TrimLeft(text, " \t\r\n"); len(start) == 0 || start[0] != '{' || !bytes.Contains(text, []byte(`\/`)) {
+		return text
+	}
+	var out []byte
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) {
+			if text[i+1] != '/' {
+				out = append(out, text[i])
+			}
+			i++
+		}
+		out = append(out, text[i])
+	}
+	return out
 }
 
 // The limits keep aliases and nesting from using up the machine.

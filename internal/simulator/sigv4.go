@@ -38,7 +38,10 @@ func (s *Server) signature(r *http.Request, service string) signing {
 	return signed
 }
 
-func (s *Server) denied(action string) bool { return known(action, s.world.Permissions.Deny) }
+func (s *Server) denied(action string) bool {
+	service, _, _ := strings.Cut(action, ":")
+	return known(action, s.world.Permissions.Deny) || known(service+":*", s.world.Permissions.Deny)
+}
 
 // caller is the identity that AWS names when it denies something.
 func (s *Server) caller() string {

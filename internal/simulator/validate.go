@@ -136,6 +136,9 @@ func (w World) problems() []problem {
 		oneOf("cluster.ipFamily", c.IPFamily, "ipv4", "ipv6")
 		oneOf("cluster.status", c.Status, "ACTIVE", "CREATING", "PENDING", "UPDATING", "DELETING", "FAILED")
 		notNegative("cluster.activeAfter", c.ActiveAfter)
+		if c.ActiveAfter > 0 && c.Status != "ACTIVE" {
+			bad("cluster.activeAfter", "the cluster becomes %s after that: leave status out", c.Status)
+		}
 		if c.ServiceIPv4CIDR != "" {
 			cidr("cluster.serviceIPv4CIDR", c.ServiceIPv4CIDR, true)
 		}
@@ -145,8 +148,8 @@ func (w World) problems() []problem {
 	}
 
 	for i, a := range w.Permissions.Deny {
-		if !known(a, actions()) {
-			bad(fmt.Sprintf("permissions.deny[%d]", i), "%s", unknownAction(a, actions()))
+		if allowed := append(actions(), "ec2:*", "eks:*"); !known(a, allowed) {
+			bad(fmt.Sprintf("permissions.deny[%d]", i), "%s", unknownAction(a, allowed))
 		}
 	}
 
@@ -179,6 +182,9 @@ func (w World) problems() []problem {
 		allowed := append(actions(), "ec2:*", "eks:*")
 		if !strings.HasPrefix(f.Match, "/") && !known(f.Match, allowed) {
 			bad(at+".match", "neither a path that begins with / nor an action; %s", unknownAction(f.Match, allowed))
+		}
+		if strings.HasPrefix(f.Match, "/") && strings.Contains(f.Match, "*") {
+			bad(at+".match", "a path stands for all below it and takes no *: write %s", strings.TrimRight(strings.TrimSuffix(f.Match, "*"), "/"))
 		}
 		if f.Status != 0 && (f.Status < 200 || f.Status > 599) {
 			bad(at+".status", "%d is not an HTTP status between 200 and 599", f.Status)

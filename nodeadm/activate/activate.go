@@ -97,7 +97,7 @@ func bringUp(ctx context.Context, m Manager, u plan.Unit, stale bool, changed []
 		}
 		done = append(done, Done{u.Name, "enabled", "it has to start at boot"})
 	}
-	if !stale && state.Active == "active" {
+	if !stale && (state.Active == "active" || u.OnChange) {
 		return done, nil
 	}
 	// A unit that has failed too often in a row refuses to start until told

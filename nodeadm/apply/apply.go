@@ -15,6 +15,7 @@ import (
 	"github.com/eks-bootstrap/nodeadm/internal/atomicfile"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/plan"
 )
 
@@ -75,7 +76,7 @@ func Compare(root rootfs.Root, files []plan.File, record Record) (changes []Chan
 		}
 		switch {
 		case old == nil:
-		case bytes.Equal(old, record[path]):
+		case record.Has(path, old):
 			changes = append(changes, Change{Path: path, Action: Remove, Old: old})
 		default:
 			left = append(left, path)
@@ -115,60 +116,98 @@ func current(root rootfs.Root, path string) ([]byte, fs.FileMode, error) {
 	return data, info.Mode().Perm(), nil
 }
 
-// Commit makes the changes. Everything is written and synced beside its target
-// first; only when all of that has succeeded are the files put in place. A
-// failure before that leaves the root as it was.
-func Commit(root rootfs.Root, changes []Change) (err error) {
-	var staged []*atomicfile.Staged
+// Commit makes the changes that bring files onto the root, and records them.
+// Everything, the record too, is written and synced beside its target first;
+// only when all of that has succeeded is anything put in place. A failure
+// before that leaves the root as it was.
+func Commit(root rootfs.Root, files []plan.File, changes []Change, before Record) (err error) {
+	after := before.after(files, changes)
+	final, err := after.encode()
+	if err != nil {
+		return err
+	}
+	// In the order in which they are put in place: first the record that knows
+	// both the old files and the new ones, then the files, then the record of
+	// the new ones alone.
+	var steps []Change
+	if len(changes) > 0 {
+		between, err := before.and(after).encode()
+		if err != nil {
+			return err
+		}
+		steps = append(steps, recordChange(between))
+		steps = append(steps, changes...)
+	}
+	if old, err := root.ReadFile(layout.AppliedFile); len(changes) > 0 || err != nil || !bytes.Equal(old, final) {
+		steps = append(steps, recordChange(final))
+	}
+	return commit(root, steps)
+}
+
+func recordChange(data []byte) Change {
+	// The record repeats whole files, some of which are not for everybody.
+	return Change{Path: layout.AppliedFile, Action: Update, New: data, Mode: 0o600}
+}
+
+func commit(root rootfs.Root, steps []Change) (err error) {
+	staged := make([]*atomicfile.Staged, len(steps))
 	var madeDirs []string
 	defer func() {
 		if err == nil {
 			return
 		}
 		for _, s := range staged {
-			s.Discard()
+			if s != nil {
+				s.Discard()
+			}
 		}
 		for _, dir := range slices.Backward(madeDirs) {
 			os.Remove(dir) // only if empty
 		}
 	}()
 
-	targets := make([]string, len(changes))
-	for i, c := range changes {
-		target, err := root.Resolve(c.Path, false)
-		if err != nil {
+	targets := make([]string, len(steps))
+	dirs := map[string]bool{}
+	for i, c := range steps {
+		if targets[i], err = root.Resolve(c.Path, false); err != nil {
 			return diskError(c.Path, err)
 		}
-		targets[i] = target
+		dir := filepath.Dir(targets[i])
+		if c.Action != Remove {
+			made, err := makeDirs(dir)
+			madeDirs = append(madeDirs, made...)
+			if err != nil {
+				return diskError(c.Path, err)
+			}
+		}
+		if !dirs[dir] {
+			atomicfile.Sweep(dir)
+			dirs[dir] = true
+		}
+	}
+	for i, c := range steps {
 		if c.Action == Remove {
 			continue
 		}
-		made, err := makeDirs(filepath.Dir(target))
-		madeDirs = append(madeDirs, made...)
-		if err != nil {
+		if staged[i], err = atomicfile.Stage(targets[i], c.New, c.Mode); err != nil {
 			return diskError(c.Path, err)
 		}
-		s, err := atomicfile.Stage(target, c.New, c.Mode)
-		if err != nil {
-			return diskError(c.Path, err)
-		}
-		staged = append(staged, s)
 	}
 
-	dirs := map[string]bool{}
-	next := 0
-	for i, c := range changes {
-		dirs[filepath.Dir(targets[i])] = true
-		if c.Action == Remove {
-			if err = os.Remove(targets[i]); errors.Is(err, fs.ErrNotExist) {
-				err = nil // somebody was faster
-			}
-		} else {
-			err = staged[next].Commit()
-			next++
+	for i, c := range steps {
+		if c.Action != Remove {
+			err = staged[i].Commit()
+		} else if err = os.Remove(targets[i]); errors.Is(err, fs.ErrNotExist) {
+			err = nil // somebody was faster
 		}
 		if err != nil {
 			return diskError(c.Path, err)
+		}
+		// The first record must be there before any file that it speaks of.
+		if i == 0 && len(steps) > 1 {
+			if err := atomicfile.SyncDir(filepath.Dir(targets[i])); err != nil {
+				return diskError(c.Path, err)
+			}
 		}
 	}
 	for _, dir := range madeDirs {

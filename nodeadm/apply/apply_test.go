@@ -125,12 +125,12 @@ func TestCompare(t *testing.T) {
 		{name: "shared with another mode", there: "new", mode: 0o600, files: []plan.File{shared("new")}},
 		{name: "shared and not there", there: "-", files: []plan.File{shared("new")},
 			want: []Change{{Path: "/etc/f", Action: Create, New: []byte("new"), Mode: 0o644}}},
-		{name: "not wanted any more", there: "old", mode: 0o644, record: Record{"/etc/f": []byte("old")},
+		{name: "not wanted any more", there: "old", mode: 0o644, record: Record{"/etc/f": {[]byte("old")}},
 			want: []Change{{Path: "/etc/f", Action: Remove, Old: []byte("old")}}},
-		{name: "not wanted and changed by somebody", there: "theirs", mode: 0o644, record: Record{"/etc/f": []byte("old")}, left: []string{"/etc/f"}},
-		{name: "not wanted and gone", there: "-", record: Record{"/etc/f": []byte("old")}},
+		{name: "not wanted and changed by somebody", there: "theirs", mode: 0o644, record: Record{"/etc/f": {[]byte("old")}}, left: []string{"/etc/f"}},
+		{name: "not wanted and gone", there: "-", record: Record{"/etc/f": {[]byte("old")}}},
 		{name: "never ours", there: "theirs", mode: 0o644},
-		{name: "wanted and recorded", there: "new", mode: 0o644, files: []plan.File{file("/etc/f", "new")}, record: Record{"/etc/f": []byte("new")}},
+		{name: "wanted and recorded", there: "new", mode: 0o644, files: []plan.File{file("/etc/f", "new")}, record: Record{"/etc/f": {[]byte("new")}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			root := rootfs.Root(t.TempDir())
@@ -161,7 +161,7 @@ func TestCompareOrder(t *testing.T) {
 	record := Record{}
 	for _, p := range []string{"/z", "/y", "/x"} {
 		put(t, root, p, "old", 0o644)
-		record[p] = []byte("old")
+		record[p] = [][]byte{[]byte("old")}
 	}
 	changes, _, err := Compare(root, []plan.File{file("/b", ""), file("/a", "")}, record)
 	if err != nil {
@@ -195,7 +195,7 @@ func TestCompareRefuses(t *testing.T) {
 			_, _, err := Compare(root, []plan.File{file(unit, "new")}, nil)
 			wantDiskFault(t, err, test.says, test.remedy)
 			// The same for a file that is to be removed.
-			_, _, err = Compare(root, nil, Record{unit: []byte("old")})
+			_, _, err = Compare(root, nil, Record{unit: {[]byte("old")}})
 			wantDiskFault(t, err, test.says, test.remedy)
 		})
 	}
@@ -211,7 +211,7 @@ func TestCommit(t *testing.T) {
 	put(t, root, "/etc/dir/gone", "ours", 0o644)
 	put(t, root, "/usr/lib/systemd/system/x.service", "vendor", 0o644)
 	link(t, root, "/etc/systemd/system", "/usr/lib/systemd/system")
-	record := Record{"/etc/dir/gone": []byte("ours"), "/etc/theirs": []byte("ours")}
+	record := Record{"/etc/dir/gone": {[]byte("ours")}, "/etc/theirs": {[]byte("ours")}}
 	files := []plan.File{
 		{Path: "/etc/hosts", Mode: 0o644, Data: []byte("127.0.0.1 localhost\n10.0.0.1 api\n"), Shared: true},
 		file("/etc/update", "new"),
@@ -228,7 +228,7 @@ func TestCommit(t *testing.T) {
 	if diff := cmp.Diff([]string{"/etc/theirs"}, left); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	if err := Commit(root, changes); err != nil {
+	if err := commit(root, changes); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{
@@ -254,10 +254,10 @@ func TestCommit(t *testing.T) {
 	}
 
 	// A second run finds nothing to do, and does nothing.
-	if err := WriteRecord(root, files, created(files), nil); err != nil {
+	if err := Commit(root, files, created(files), nil); err != nil {
 		t.Fatal(err)
 	}
-	record, err = ReadRecord(root)
+	record, _, err = ReadRecord(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestCommit(t *testing.T) {
 		t.Errorf("the second time: %v, %v, %v", changes, left, err)
 	}
 	before := tree(t, root)
-	if err := Commit(root, changes); err != nil {
+	if err := commit(root, changes); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff(before, tree(t, root)); diff != "" {
@@ -278,7 +278,7 @@ func TestCommit(t *testing.T) {
 	if err != nil || len(left) != 0 {
 		t.Fatal(left, err)
 	}
-	if err := Commit(root, changes); err != nil {
+	if err := commit(root, changes); err != nil {
 		t.Fatal(err)
 	}
 	got = tree(t, root)
@@ -325,13 +325,13 @@ func TestFailedCommitLeavesNothing(t *testing.T) {
 			before := tree(t, root)
 			for at := range len(good) + 1 {
 				changes := append(append(append([]Change(nil), good[:at]...), test.bad), good[at:]...)
-				wantDiskFault(t, Commit(root, changes), test.bad.Path, "")
+				wantDiskFault(t, commit(root, changes), test.bad.Path, "")
 				if diff := cmp.Diff(before, tree(t, root)); diff != "" {
 					t.Errorf("failing at change %d left something (-before +after):\n%s", at, diff)
 				}
 			}
 			// Without what is in the way it is done, as if nothing had been.
-			if err := Commit(root, good); err != nil {
+			if err := commit(root, good); err != nil {
 				t.Error(err)
 			}
 		})
@@ -347,7 +347,7 @@ func TestFailedCommitKeepsOthersDirectories(t *testing.T) {
 	}
 	put(t, root, "/etc/bad/x", "", 0o644)
 	before := tree(t, root)
-	err := Commit(root, []Change{
+	err := commit(root, []Change{
 		{Path: "/etc/new/file", Action: Create, New: []byte("new"), Mode: 0o644},
 		{Path: "/etc/empty/file", Action: Create, New: []byte("new"), Mode: 0o644},
 		{Path: "/etc/bad", Action: Create, New: []byte("new"), Mode: 0o644},
@@ -360,7 +360,7 @@ func TestFailedCommitKeepsOthersDirectories(t *testing.T) {
 
 func TestRecordRoundTrip(t *testing.T) {
 	root := rootfs.Root(t.TempDir())
-	record, err := ReadRecord(root)
+	record, _, err := ReadRecord(root)
 	if err != nil || len(record) != 0 {
 		t.Fatalf("before the first run: %v, %v", record, err)
 	}
@@ -369,14 +369,14 @@ func TestRecordRoundTrip(t *testing.T) {
 		{Path: "/etc/empty", Mode: 0o644, Data: []byte{}},
 		{Path: "/etc/hosts", Mode: 0o644, Data: []byte("not ours"), Shared: true},
 	}
-	if err := WriteRecord(root, files, created(files), nil); err != nil {
+	if err := Commit(root, files, created(files), nil); err != nil {
 		t.Fatal(err)
 	}
-	record, err = ReadRecord(root)
+	record, _, err = ReadRecord(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Record{"/etc/binary": []byte("\x00\xff\"\n"), "/etc/empty": {}}, record); diff != "" {
+	if diff := cmp.Diff(Record{"/etc/binary": {[]byte("\x00\xff\"\n")}, "/etc/empty": {{}}}, record); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	host := filepath.Join(string(root), layout.AppliedFile)
@@ -385,16 +385,16 @@ func TestRecordRoundTrip(t *testing.T) {
 		t.Fatalf("mode %v, %v", first.Mode(), err)
 	}
 	// The same record is not written again; another one replaces it.
-	if err := WriteRecord(root, files, created(files), nil); err != nil {
+	if err := Commit(root, files, nil, record); err != nil {
 		t.Fatal(err)
 	}
 	if second, err := os.Stat(host); err != nil || !os.SameFile(first, second) {
 		t.Errorf("written again (%v)", err)
 	}
-	if err := WriteRecord(root, files[:1], created(files[:1]), nil); err != nil {
+	if err := Commit(root, files[:1], created(files[:1]), nil); err != nil {
 		t.Fatal(err)
 	}
-	if record, err = ReadRecord(root); err != nil || len(record) != 1 {
+	if record, _, err = ReadRecord(root); err != nil || len(record) != 1 {
 		t.Errorf("%v, %v", record, err)
 	}
 	if entries, _ := os.ReadDir(filepath.Dir(host)); len(entries) != 1 {
@@ -406,16 +406,18 @@ func TestCorruptRecord(t *testing.T) {
 	for _, content := range []string{"", "{", "garbage", `{"files": ["/etc/f"]}`, `{"files": {"/etc/f": "***"}}`} {
 		root := rootfs.Root(t.TempDir())
 		put(t, root, layout.AppliedFile, content, 0o600)
-		_, err := ReadRecord(root)
-		wantDiskFault(t, err, layout.AppliedFile, "remove it")
+		record, warning, err := ReadRecord(root)
+		if err != nil || len(record) > 0 || !strings.Contains(warning, layout.AppliedFile) {
+			t.Errorf("%q: record %v, warning %q, %v", content, record, warning, err)
+		}
 	}
 	// The place of the record is somebody's directory, or its directory a file.
 	for _, path := range []string{layout.AppliedFile + "/x", filepath.Dir(layout.AppliedFile)} {
 		root := rootfs.Root(t.TempDir())
 		put(t, root, path, "", 0o600)
-		_, err := ReadRecord(root)
+		_, _, err := ReadRecord(root)
 		wantDiskFault(t, err, layout.AppliedFile, "")
-		wantDiskFault(t, WriteRecord(root, nil, nil, nil), layout.AppliedFile, "")
+		wantDiskFault(t, Commit(root, nil, nil, nil), layout.AppliedFile, "")
 	}
 }
 
@@ -431,7 +433,9 @@ func TestDiskErrorKeepsItsCause(t *testing.T) {
 func created(files []plan.File) []Change {
 	var changes []Change
 	for _, f := range files {
-		changes = append(changes, Change{Path: f.Path, Action: Create, New: f.Data, Mode: f.Mode})
+		if !f.Shared {
+			changes = append(changes, Change{Path: f.Path, Action: Create, New: f.Data, Mode: f.Mode})
+		}
 	}
 	return changes
 }
@@ -447,14 +451,61 @@ func TestSomebodyElsesFileIsNotAdopted(t *testing.T) {
 	if err != nil || len(changes) > 0 {
 		t.Fatalf("%v %v", changes, err)
 	}
-	if err := WriteRecord(root, files, changes, Record{}); err != nil {
+	if err := Commit(root, files, changes, Record{}); err != nil {
 		t.Fatal(err)
 	}
-	record, err := ReadRecord(root)
+	record, _, err := ReadRecord(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if changes, left, err := Compare(root, nil, record); err != nil || len(changes)+len(left) > 0 {
 		t.Errorf("changes %v, left %v, %v", changes, left, err)
+	}
+}
+
+// A run that is cut short between any two steps leaves nothing that the next
+// one does not know for nodeadm's own.
+func TestCutShortAnywhere(t *testing.T) {
+	old := []plan.File{{Path: "/etc/a", Mode: 0o644, Data: []byte("old a")}, {Path: "/etc/gone", Mode: 0o644, Data: []byte("old gone")}}
+	next := []plan.File{{Path: "/etc/a", Mode: 0o644, Data: []byte("new a")}, {Path: "/etc/b", Mode: 0o644, Data: []byte("new b")}}
+	for cut := 0; cut < 5; cut++ {
+		root := rootfs.Root(t.TempDir())
+		if err := Commit(root, old, created(old), nil); err != nil {
+			t.Fatal(err)
+		}
+		record, _, err := ReadRecord(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes, _, err := Compare(root, next, record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		between, err := record.and(record.after(next, changes)).encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps := append([]Change{recordChange(between)}, changes...)
+		if err := commit(root, steps[:min(cut, len(steps))]); err != nil {
+			t.Fatal(err)
+		}
+		put(t, root, "/etc/.nodeadm-12345", "left by a run that was killed", 0o600)
+
+		// Somebody wants only b now.
+		record, _, err = ReadRecord(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes, left, err := Compare(root, next[1:], record)
+		if err != nil || len(left) > 0 {
+			t.Fatalf("cut after %d steps: %v is taken for somebody else's, %v", cut, left, err)
+		}
+		if err := Commit(root, next[1:], changes, record); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(string(root) + "/etc")
+		if err != nil || len(entries) != 1 || entries[0].Name() != "b" {
+			t.Errorf("cut after %d steps: %v, %v", cut, entries, err)
+		}
 	}
 }

@@ -159,6 +159,24 @@ func (k Kubelet) flags(yield func(name, value string) bool) {
 	}
 }
 
+// stray are words that no flag takes: a flag takes at most the one word after
+// it, and none if its value stands behind an equals sign.
+func (k Kubelet) stray() []string {
+	var words []string
+	takes := false
+	for _, w := range k.Flags {
+		if name, _, inline := cutFlag(w); name != "" {
+			takes = !inline
+			continue
+		}
+		if !takes {
+			words = append(words, w)
+		}
+		takes = false
+	}
+	return words
+}
+
 // FlagNames are the names of the user's kubelet flags in order.
 func (k Kubelet) FlagNames() []string {
 	var names []string

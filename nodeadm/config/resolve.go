@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 
@@ -128,11 +129,17 @@ func (r *resolver) cluster(spec ClusterSpec) Cluster {
 			r.fail("cluster.dnsAddresses", "write an IP address such as 10.100.0.10, several with commas and no spaces", "%q is not an IP address", ip)
 			continue
 		}
+		if v6 := addr.Is6(); v6 != (c.IPFamily == "ipv6") && c.IPFamily != "" || addr.IsUnspecified() {
+			r.fail("cluster.dnsAddresses", "write an address of the cluster's IP family", "%s cannot be the address of this cluster's DNS", ip)
+		}
 		c.DNSAddresses = append(c.DNSAddresses, addr)
 	}
 	// When EKS is asked it tells the CIDR.
 	if c.IPFamily == "ipv6" && spec.CIDR == "" && len(spec.DNSAddresses) == 0 && spec.APIServerEndpoint != "" {
 		r.fail("cluster.ipFamily", "add --service-ipv6-cidr CIDR or --dns-cluster-ip IP (cidr or dnsAddresses in a document)", "an IPv6 cluster's DNS address cannot be known without its service CIDR")
+	}
+	if spec.ID != "" && !clusterIDPattern.MatchString(spec.ID) {
+		r.fail("cluster.id", "copy id of `aws eks describe-cluster`", "%s is not the id of a cluster", short(spec.ID))
 	}
 	if spec.DescribeRetries != nil {
 		c.DescribeRetries = max(0, *spec.DescribeRetries)
@@ -316,6 +323,12 @@ func (r *resolver) flags(k Kubelet) {
 		if _, found := controlCharacter(w); found {
 			r.fail("kubelet.flags", "remove it", "%q holds a control character", w)
 		}
+		if !utf8.ValidString(w) {
+			r.fail("kubelet.flags", "write it in UTF-8; systemd drops the whole line otherwise", "%q is not UTF-8", w)
+		}
+	}
+	for _, word := range k.stray() {
+		r.fail("kubelet.flags", "remove it, or put quotes around a value that contains spaces", "%s follows no flag that could take it: kubelet would refuse to start", short(word))
 	}
 	for name, value := range k.flags {
 		switch name {

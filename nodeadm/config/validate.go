@@ -14,6 +14,7 @@ import (
 
 var (
 	clusterNamePattern = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
+	clusterIDPattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,99}$`)
 	accountPattern     = regexp.MustCompile(`^[0-9]{12}$`)
 	tagPattern         = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 

@@ -69,6 +69,8 @@ type Machine struct {
 	NVIDIA bool // a PCI device of NVIDIA's is present
 	FIPS   bool // the kernel runs in FIPS mode
 	BPFFS  bool // a bpf filesystem is mounted
+	// KernelDefaults: the kernel's settings are those that kubelet insists on.
+	KernelDefaults bool
 }
 
 // Host is what the machine and the image on it hold.
@@ -87,6 +89,8 @@ type Host struct {
 	// SystemdMountsBPF: the image's systemd mounts the bpf filesystem itself,
 	// and refuses a unit for it.
 	SystemdMountsBPF bool
+	// OwnSysctls: the file that makes the kernel's settings so is nodeadm's.
+	OwnSysctls bool
 	// OwnBPFMount: the unit that mounts the bpf filesystem is nodeadm's.
 	OwnBPFMount bool
 
@@ -101,10 +105,12 @@ type Host struct {
 
 	// Documents that stood on the node when the facts were gathered; nil where
 	// absent.
-	KubeletConfig        []byte    // kubelet-config.json as it is now
-	AppliedKubeletConfig []byte    // kubelet-config.json as nodeadm last wrote it
-	ContainerdTemplate   *Document // an administrator's containerd configuration
-	HostsFile            []byte
+	KubeletConfig []byte // kubelet-config.json as it is now
+	// AppliedKubeletConfigs are nodeadm's own part of kubelet-config.json, as it
+	// last wrote it; two where a run was cut short.
+	AppliedKubeletConfigs [][]byte
+	ContainerdTemplate    *Document // an administrator's containerd configuration
+	HostsFile             []byte
 
 	// Addresses of the API server's host name, for local clusters on Outposts.
 	EndpointAddresses []netip.Addr

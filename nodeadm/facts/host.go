@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
@@ -55,8 +56,8 @@ type HostRequest struct {
 	// Simulated: nothing of the image is there, and it is taken to hold the
 	// programs that a node needs.
 	Simulated bool
-	// Applied is what nodeadm last wrote, by path.
-	Applied map[string][]byte
+	// Applied are the versions of files that nodeadm wrote, by path.
+	Applied map[string][][]byte
 	// Partial: nothing is going to be started, so an image without kubelet or
 	// containerd is only warned about, as long as kubelet's version is known.
 	Partial bool
@@ -71,6 +72,10 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 	h.Partial = r.Partial
 	h.NVIDIARuntime = r.Root.Exists("/usr/bin/nvidia-container-runtime")
 	h.SystemdMountsBPF = systemdVersion(r.Root) >= 238
+	if !r.Root.Live() && r.Machine == nil {
+		h.KernelDefaults = false // it is not this machine's kernel that will run the image
+	}
+	_, h.OwnSysctls = r.Applied[layout.SysctlConfig]
 	_, h.OwnBPFMount = r.Applied[layout.BPFMountUnit]
 	h.KubeletPath = r.Root.FirstExisting(kubeletPaths...)
 	h.TokenProgram = r.Root.FirstExisting(tokenPrograms...)
@@ -90,7 +95,7 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 		}
 		warnings = append(warnings, "kubelet is not installed at "+h.KubeletPath)
 	}
-	h.AppliedKubeletConfig = r.Applied[layout.KubeletConfig]
+	h.AppliedKubeletConfigs = r.Applied[layout.KubeletConfig]
 	if h.KubeletUnit, err = imageUnit(r.Root, r.Applied); err != nil {
 		return h, nil, err
 	}
@@ -106,13 +111,25 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 	return h, warnings, err
 }
 
+// maxFile bounds what is read of any file of the node, in bytes.
+const maxFile = 4 << 20
+
 func readIfPresent(root rootfs.Root, path string) ([]byte, error) {
-	data, err := root.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	host, err := root.Resolve(path, true)
+	if err != nil {
+		return nil, fault.New(fault.Disk, "look at the directories on the way to it", "read %s: %w", path, err)
+	}
+	info, err := os.Stat(host)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
+	// Reading anything but a file may never end.
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFile) {
+		return nil, fault.New(fault.Disk, "put a regular file of at most 4 MiB there", "%s is not a regular file, or too large", path)
+	}
+	data, err := os.ReadFile(host)
 	if err != nil {
-		return nil, fault.New(fault.Disk, "", "read %s: %w", path, err)
+		return nil, fault.New(fault.Disk, "run nodeadm as root", "%w", err)
 	}
 	return data, nil
 }
@@ -127,15 +144,12 @@ func findContainerdTemplate(r HostRequest) (*Document, error) {
 		return &Document{containerdTemplate, data}, nil
 	}
 	data, err := readIfPresent(r.Root, path)
-	if err != nil {
-		return nil, err
-	}
-	if data == nil && !r.Root.Live() {
+	if data == nil && err == nil && !r.Root.Live() {
 		// Somebody who prepares an image from outside may name a file of theirs.
 		data, err = readIfPresent("/", path)
-		if err != nil {
-			return nil, err
-		}
+	}
+	if err != nil {
+		return nil, fault.New(fault.Usage, "name a regular file of at most 4 MiB", "--containerd-config-file: %w", err)
 	}
 	if data == nil {
 		return nil, fault.New(fault.Usage, "name a containerd configuration that exists on the node", "--containerd-config-file: %s does not exist", path)
@@ -220,7 +234,7 @@ var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/loca
 // imageUnit finds what the image itself makes of kubelet.service: the command
 // line (the last ExecStart= of unit and drop-ins in systemd's order) and the
 // file it stands in. What nodeadm wrote does not count.
-func imageUnit(root rootfs.Root, applied map[string][]byte) (*KubeletUnit, error) {
+func imageUnit(root rootfs.Root, applied map[string][][]byte) (*KubeletUnit, error) {
 	var found *KubeletUnit
 	dropIns := map[string]string{}
 	for _, dir := range unitDirs {
@@ -264,9 +278,9 @@ func imageUnit(root rootfs.Root, applied map[string][]byte) (*KubeletUnit, error
 }
 
 // foreignFile reads a file unless it is not there or nodeadm's own.
-func foreignFile(root rootfs.Root, path string, applied map[string][]byte) ([]byte, error) {
+func foreignFile(root rootfs.Root, path string, applied map[string][][]byte) ([]byte, error) {
 	data, err := readIfPresent(root, path)
-	if ours, written := applied[path]; written && bytes.Equal(data, ours) {
+	if slices.ContainsFunc(applied[path], func(ours []byte) bool { return bytes.Equal(data, ours) }) {
 		return nil, err
 	}
 	return data, err
@@ -328,7 +342,20 @@ func thisMachine() Machine {
 		NVIDIA: hasPCIVendor("/sys/bus/pci/devices", "0x10de"),
 		FIPS:   strings.TrimSpace(string(fips)) == "1",
 		BPFFS:  mountsBPF(mounts),
+
+		KernelDefaults: hasKernelDefaults("/proc/sys"),
 	}
+}
+
+// hasKernelDefaults tells whether the kernel is set as kubelet insists on.
+func hasKernelDefaults(dir string) bool {
+	for name, want := range kubelet.KernelDefaults {
+		value, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(name, ".", "/")))
+		if err != nil || strings.TrimSpace(string(value)) != want {
+			return false
+		}
+	}
+	return true
 }
 
 // onlineCPUs counts the processors in a list such as "0-3,5". Where that

@@ -117,7 +117,7 @@ func TestKubeletVersionUnusable(t *testing.T) {
 		{"too new", map[string]string{"/usr/bin/kubelet": ""}, "1.99.0", "kubelet v1.99.0 is not supported", "from 1.22 to"},
 		{"another major", map[string]string{"/usr/bin/kubelet": ""}, "2.30.0", "kubelet v2.30.0 is not supported", "from 1.22 to"},
 		{"said, and not installed", nil, "1.30.0", "/usr/bin/kubelet does not exist", "install kubelet"},
-		{"the record is a directory", map[string]string{kubeletVersionFile + "/x": ""}, "", kubeletVersionFile, ""},
+		{"the record is a directory", map[string]string{kubeletVersionFile + "/x": ""}, "", kubeletVersionFile, "regular file"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, _, err := host(t, HostRequest{Root: image(t, test.image), KubeletVersion: test.said, ContainerdVersion: "1.7.0"})
@@ -185,14 +185,14 @@ func TestPrograms(t *testing.T) {
 }
 
 func TestDocuments(t *testing.T) {
-	applied := map[string][]byte{layout.KubeletConfig: []byte("applied"), layout.BPFMountUnit: nil}
+	applied := map[string][][]byte{layout.KubeletConfig: {[]byte("applied")}, layout.BPFMountUnit: nil}
 	r := HostRequest{KubeletVersion: "1.30.0", ContainerdVersion: "1.7.0", Simulated: true, Applied: applied,
 		Root: image(t, map[string]string{layout.KubeletConfig: "now", layout.HostsFile: "hosts", containerdTemplate: "template"})}
 	h, _, err := host(t, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(h.KubeletConfig) != "now" || string(h.AppliedKubeletConfig) != "applied" || string(h.HostsFile) != "hosts" || !h.OwnBPFMount {
+	if string(h.KubeletConfig) != "now" || string(h.AppliedKubeletConfigs[0]) != "applied" || string(h.HostsFile) != "hosts" || !h.OwnBPFMount {
 		t.Errorf("got %+v", h)
 	}
 	if diff := cmp.Diff(&Document{containerdTemplate, []byte("template")}, h.ContainerdTemplate); diff != "" {
@@ -200,7 +200,7 @@ func TestDocuments(t *testing.T) {
 	}
 	r.Root, r.Applied = image(t, nil), nil
 	h, _, err = host(t, r)
-	if err != nil || h.KubeletConfig != nil || h.AppliedKubeletConfig != nil || h.HostsFile != nil || h.ContainerdTemplate != nil || h.OwnBPFMount || h.KubeletUnit != nil {
+	if err != nil || h.KubeletConfig != nil || h.AppliedKubeletConfigs != nil || h.HostsFile != nil || h.ContainerdTemplate != nil || h.OwnBPFMount || h.KubeletUnit != nil {
 		t.Errorf("of nothing: %+v, %v", h, err)
 	}
 }
@@ -290,9 +290,9 @@ func TestImageUnit(t *testing.T) {
 		{"command in another section", map[string]string{usr: "[X-Other]\nExecStart=/other\n[Service]\nType=notify\n"}, nil, &KubeletUnit{"", usr}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			applied := map[string][]byte{}
+			applied := map[string][][]byte{}
 			for path, data := range test.applied {
-				applied[path] = []byte(data)
+				applied[path] = [][]byte{[]byte(data)}
 			}
 			got, err := imageUnit(image(t, test.image), applied)
 			if err != nil {

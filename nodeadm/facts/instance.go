@@ -8,9 +8,11 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/imds"
 )
 
@@ -111,13 +113,21 @@ func GatherInstance(ctx context.Context, client *imds.Client) (Instance, error) 
 }
 
 // waitForIPv6 waits for an address that the interface does not have yet.
+//
+// A minute is enough for EC2; an interface without one after that will not get
+// one, because its subnet does not give any.
 func waitForIPv6(ctx context.Context, client *imds.Client, mac string) (addrs []netip.Addr, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	err = client.Get(ctx, "meta-data/network/interfaces/macs/"+mac+"/ipv6s", func(body string) (err error) {
 		if addrs, err = parseLines(body, netip.ParseAddr); err == nil && len(addrs) == 0 {
 			err = errors.New("no IPv6 address yet")
 		}
 		return err
 	})
+	if err != nil {
+		err = fault.New(fault.AWS, "launch the instance in a subnet that assigns IPv6 addresses, or give the interface one", "the cluster's IP family is ipv6, and the instance's network interface has no IPv6 address: %w", err)
+	}
 	return addrs, err
 }
 

@@ -16,6 +16,8 @@ const (
 	BaseRuntimeSpec      = "/etc/containerd/base-runtime-spec.json"
 	ResolvedConfig       = "/etc/systemd/resolved.conf.d/40-eks.conf"
 	DefaultEnvironment   = "/etc/systemd/system.conf.d/environment.conf"
+	SysctlConfig         = "/etc/sysctl.d/90-nodeadm-kubelet.conf"
+	SysctlService        = "systemd-sysctl.service"
 	ResolvedService      = "systemd-resolved.service"
 	ContainerdConfigDir  = "/etc/containerd/config.d"
 	DockerConfig         = "/etc/docker/daemon.json"

@@ -69,6 +69,11 @@ func (b *builder) checkUserFlags() error {
 		}
 		errs = append(errs, fault.New(fault.Usage, remedy, "--kubelet-extra-args: kubelet %s has no flag --%s", v, name))
 	}
+	for _, name := range []string{"config", "kubeconfig"} {
+		if value, given := b.config.Kubelet.Flag(name); given && value != layout.KubeletConfig && value != layout.Kubeconfig {
+			b.warn("kubelet's flag --" + name + "=" + value + " makes kubelet ignore what nodeadm writes")
+		}
+	}
 	if value, _ := b.config.Kubelet.Flag("cloud-provider"); value == "aws" && v.Minor > 26 {
 		errs = append(errs, fault.New(fault.Usage, "leave it out", "--kubelet-extra-args: kubelet %s has no cloud provider aws; it was removed in 1.27", v))
 	}

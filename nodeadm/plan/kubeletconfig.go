@@ -160,11 +160,15 @@ func (b *builder) foreignKubeletConfig() (map[string]any, error) {
 	if err != nil {
 		return nil, fault.New(fault.Usage, "mend the file, or remove it to get the defaults", "%s: %w", layout.KubeletConfig, err)
 	}
-	applied, err := decodeJSON(b.facts.Host.AppliedKubeletConfig)
-	if err != nil {
-		return nil, fault.New(fault.Disk, "remove "+layout.AppliedFile, "%s: the record of %s: %w", layout.AppliedFile, layout.KubeletConfig, err)
+	others := live
+	for _, data := range b.facts.Host.AppliedKubeletConfigs {
+		applied, err := decodeJSON(data)
+		if err != nil {
+			return nil, fault.New(fault.Disk, "remove "+layout.AppliedFile, "%s: the record of %s: %w", layout.AppliedFile, layout.KubeletConfig, err)
+		}
+		others = foreign(others, applied)
 	}
-	return foreign(live, applied), nil
+	return others, b.checkForeign(others)
 }
 
 // decodeJSON reads an object, numbers exactly as they are written.
@@ -172,12 +176,46 @@ func decodeJSON(data []byte) (doc map[string]any, err error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, nil
 	}
+	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
+		return nil, errors.New("it begins with a byte order mark, which JSON does not allow")
+	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	if err := dec.Decode(&doc); err != nil {
 		return nil, fmt.Errorf("not a JSON object: %w", err)
 	}
+	if dec.More() {
+		return nil, errors.New("there is more in it than one JSON object")
+	}
 	return doc, nil
+}
+
+// checkForeign refuses what somebody wrote in place of a group of fields, since
+// it would take all of the group away, security included, and kubelet would not
+// start.
+func (b *builder) checkForeign(others map[string]any) error {
+	var errs []error
+	fail := func(path, want string, value any) {
+		text, _ := json.Marshal(value) // it was JSON before
+		errs = append(errs, fault.New(fault.Usage, "mend the file, or remove it to get the defaults", "%s: %s must be %s, and is %s", layout.KubeletConfig, path, want, text))
+	}
+	for _, key := range slices.Sorted(maps.Keys(others)) {
+		if _, isGroup := kubeletDefaults(b.facts.Host.Kubelet)[key].(map[string]any); isGroup {
+			if _, fits := others[key].(map[string]any); !fits {
+				fail(key, "an object", others[key])
+			}
+		}
+	}
+	gates, _ := others["featureGates"].(map[string]any)
+	for _, gate := range slices.Sorted(maps.Keys(gates)) {
+		if _, fits := gates[gate].(bool); !fits {
+			fail("featureGates."+gate, "true or false", gates[gate])
+		}
+	}
+	if kind, given := others["kind"]; given && kind != "KubeletConfiguration" {
+		fail("kind", "KubeletConfiguration", kind)
+	}
+	return errors.Join(errs...)
 }
 
 // foreign is the part of live that nodeadm did not write: fields that are not

@@ -55,8 +55,9 @@ type Unit struct {
 	Name    string
 	Enabled bool // starts at boot
 	Files   []string
-	// StartOnly: changes need no restart, it only has to be active.
-	StartOnly bool
+	// StartOnly: changes need no restart, it only has to be active. OnChange:
+	// the other way round, it does its work and ends.
+	StartOnly, OnChange bool
 }
 
 // Build makes the plan.
@@ -70,6 +71,7 @@ func Build(c config.Config, f facts.Facts) (Plan, error) {
 	err := errors.Join(
 		b.environment(),
 		b.network(),
+		b.kernel(),
 		b.bpfMount(),
 		b.clusterCA(),
 		b.kubeconfig(),

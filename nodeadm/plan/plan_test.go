@@ -35,7 +35,7 @@ func node(t *testing.T, minor int, args ...string) (config.Config, facts.Facts) 
 			IPv4: netip.MustParseAddr("10.0.0.5"), NodeName: "ip-10-0-0-5.eu-west-1.compute.internal",
 		},
 		Host: facts.Host{
-			Machine: facts.Machine{CPUs: 2, BPFFS: true}, Kubelet: kubelet.Version{Major: 1, Minor: minor}, Containerd: "1.7.27",
+			Machine: facts.Machine{CPUs: 2, BPFFS: true, KernelDefaults: true}, Kubelet: kubelet.Version{Major: 1, Minor: minor}, Containerd: "1.7.27",
 			KubeletPath: "/usr/bin/kubelet", TokenProgram: "/usr/bin/aws-iam-authenticator", CredentialProvider: "/etc/eks/image-credential-provider/ecr-credential-provider",
 		},
 	}
@@ -296,7 +296,7 @@ func TestOthersSettingsStay(t *testing.T) {
 	f.Host.KubeletConfig = []byte(file(t, first, layout.KubeletConfig))
 	for _, own := range first.Files {
 		if own.Path == layout.KubeletConfig {
-			f.Host.AppliedKubeletConfig = own.Own
+			f.Host.AppliedKubeletConfigs = [][]byte{own.Own}
 		}
 	}
 	second, err := Build(c, f)
@@ -327,5 +327,28 @@ func TestHealthURL(t *testing.T) {
 		if err != nil || p.HealthURL != want {
 			t.Errorf("%q: %v, URL %q, want %q", args, err, p.HealthURL, want)
 		}
+	}
+}
+
+// On a distribution that is not made for EKS kubelet would not start without.
+func TestKernelDefaults(t *testing.T) {
+	c, f := node(t, 34)
+	f.Host.KernelDefaults = false
+	p, err := Build(c, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := file(t, p, layout.SysctlConfig); !strings.Contains(text, "vm.overcommit_memory = 1\n") || !strings.Contains(text, "kernel.panic = 10\n") {
+		t.Errorf("%s", text)
+	}
+	// Once they are set, the file that set them stays.
+	f.Host.KernelDefaults, f.Host.OwnSysctls = true, true
+	if again, err := Build(c, f); err != nil || file(t, again, layout.SysctlConfig) != file(t, p, layout.SysctlConfig) {
+		t.Errorf("the next run: %v", err)
+	}
+	c.Kubelet.Config = map[string]any{"protectKernelDefaults": false}
+	f.Host.KernelDefaults, f.Host.OwnSysctls = false, false
+	if p, err = Build(c, f); err != nil || slices.ContainsFunc(p.Files, func(f File) bool { return f.Path == layout.SysctlConfig }) {
+		t.Errorf("kubelet does not insist: %v", err)
 	}
 }

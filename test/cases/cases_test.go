@@ -1,7 +1,9 @@
 // Package cases holds whole behaviours as folders that can be read without
 // knowing Go. Each is one bootstrap:
 //
-//	command      the command line of bootstrap.sh, as a shell would read it
+//	command      the command line of bootstrap.sh, as a shell would read it, or
+//	user-data    NodeConfig documents, as EC2 hands them out
+//	drop-ins/    documents in /etc/eks/nodeadm.d, if any
 //	world.yaml   the simulated instance and cluster (see nodeadm simulate serve)
 //	versions     versions of kubelet and containerd on the image
 //	image/       what stands on the node before, if anything
@@ -35,12 +37,12 @@ import (
 var update = flag.Bool("update", false, "write what comes out as what is wanted")
 
 func TestCases(t *testing.T) {
-	commands, err := filepath.Glob("*/command")
-	if err != nil || len(commands) == 0 {
+	worlds, err := filepath.Glob("*/world.yaml")
+	if err != nil || len(worlds) == 0 {
 		t.Fatalf("no cases: %v", err)
 	}
-	for _, command := range commands {
-		dir := filepath.Dir(command)
+	for _, world := range worlds {
+		dir := filepath.Dir(world)
 		t.Run(dir, func(t *testing.T) { t.Parallel(); run(t, dir) })
 	}
 }
@@ -61,21 +63,14 @@ func run(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	before := tree(t, root)
-	words, err := config.SplitWords(read(t, dir, "command"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	wanted, err := config.ParseBootstrap(words[1:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	wanted := configuration(t, dir)
 	versions := strings.Fields(read(t, dir, "versions"))
 	log := logrus.New()
 	log.SetOutput(&strings.Builder{})
 	options := nodeadm.Options{
 		Root: root, Timeout: 30 * time.Second, IMDSEndpoint: endpoint, Log: log,
 		KubeletVersion: versions[1], ContainerdVersion: versions[3],
-		Machine: &facts.Machine{CPUs: 2, BPFFS: true}, Simulated: true,
+		Machine: &facts.Machine{CPUs: 2, BPFFS: true, KernelDefaults: true}, Simulated: true,
 	}
 	options.AWS.Endpoints = map[string]string{"": endpoint}
 	result, err := nodeadm.Bootstrap(context.Background(), wanted, options)
@@ -110,6 +105,32 @@ func run(t *testing.T, dir string) {
 	if err != nil || len(again.Changes) > 0 {
 		t.Errorf("a second run: %v, changes %v", err, again.Changes)
 	}
+}
+
+// configuration reads what the case wants, in either dialect.
+func configuration(t *testing.T, dir string) config.Config {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(dir, "command")); err == nil {
+		words, err := config.SplitWords(read(t, dir, "command"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted, err := config.ParseBootstrap(words[1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return wanted
+	}
+	sources := []config.Source{{Name: "user data", Data: []byte(read(t, dir, "user-data"))}}
+	dropIns, _ := filepath.Glob(filepath.Join(dir, "drop-ins", "*"))
+	for _, path := range dropIns {
+		sources = append(sources, config.Source{Name: filepath.Base(path), Data: []byte(read(t, "", path))})
+	}
+	_, wanted, err := config.Read(sources, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wanted
 }
 
 func read(t *testing.T, dir, name string) string {

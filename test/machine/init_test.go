@@ -1,0 +1,96 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eks-bootstrap/nodeadm/internal/simulator"
+)
+
+// TestInitFromUserData is a node as Karpenter and managed node groups make
+// them: user data is MIME with a NodeConfig and a script, and the unit that
+// ships runs `nodeadm init`. A drop-in document of the image has the last word.
+func TestInitFromUserData(t *testing.T) {
+	Require(t)
+	c := simulator.Default().Cluster
+	userData := fmt.Sprintf(`MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="//"
+
+--//
+Content-Type: application/node.eks.aws
+
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  cluster:
+    name: ironman-2022
+    apiServerEndpoint: %s
+    certificateAuthority: %s
+    cidr: 10.100.0.0/16
+  kubelet:
+    flags: ["--node-labels=from=user-data"]
+    config: {maxPods: 17, registryPullQPS: 7}
+
+--//
+Content-Type: text/x-shellscript; charset="us-ascii"
+
+#!/bin/bash
+touch /var/lib/user-script-ran
+
+--//--
+`, c.Endpoint, c.CertificateAuthority)
+	files := image(t, "1.34.4")
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["/etc/systemd/system/nodeadm.service"] = File{Source: root + "/systemd/nodeadm.service"}
+	files["/etc/systemd/system/multi-user.target.wants/nodeadm.service"] = File{Link: "/etc/systemd/system/nodeadm.service"}
+	files["/etc/eks/nodeadm.d/50-site.yaml"] = File{Content: "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {kubelet: {config: {maxPods: 11}, flags: [--v=4]}}\n"}
+	m := Boot(t, Options{Files: files, Simulator: instance(t, userData)})
+	ctx := within(t, 120*time.Second)
+	up := m.WaitBooted(ctx)
+	t.Logf("boot %s after %v", up.State, up.Took.Round(time.Millisecond))
+	if up.State != "running" {
+		t.Fatalf("failed: %v\n%s", up.Failed, tail(m.Journal("nodeadm.service"), 40))
+	}
+	if !m.Exists("/var/lib/user-script-ran") {
+		t.Error("the user's script did not run")
+	}
+	expect(t, "30-kubelet-extra-args.conf", "[Service]\nEnvironment='KUBELET_EXTRA_ARGS=--node-labels=from=user-data --v=4'\n",
+		m.ReadFile("/etc/systemd/system/kubelet.service.d/30-kubelet-extra-args.conf"))
+	if config := m.ReadFile("/etc/kubernetes/kubelet/kubelet-config.json"); !strings.Contains(config, `"maxPods": 11`) || !strings.Contains(config, `"registryPullQPS": 7`) {
+		t.Errorf("kubelet-config.json:\n%s", config)
+	}
+	if args := kubeletArgs(t, m); !slices.Contains(args, "--node-labels=from=user-data") {
+		t.Errorf("kubelet runs with %q", args)
+	}
+	journal := m.Journal("nodeadm.service")
+	for _, want := range []string{"user data part 1 (application/node.eks.aws", "is used: NodeConfig", "user data part 2 (text/x-shellscript", "is not used"} {
+		if !strings.Contains(journal, want) {
+			t.Errorf("the journal does not say %q", want)
+		}
+	}
+	if cycle := m.Journal(""); strings.Contains(cycle, "ordering cycle") {
+		t.Error("systemd found an ordering cycle")
+	}
+	if out := m.Run(ctx, "systemd-analyze", "verify", "nodeadm.service"); out.ExitCode != 0 || out.Stderr != "" {
+		t.Errorf("systemd-analyze verify: exit %d: %s", out.ExitCode, out.Stderr)
+	}
+
+	kubelet := mainPID(t, m, "kubelet.service")
+	out := m.Run(ctx, "nodeadm", "init")
+	if out.ExitCode != 0 || !strings.Contains(out.Stderr, "nothing changed") || mainPID(t, m, "kubelet.service") != kubelet {
+		t.Errorf("a second run: exit %d: %s", out.ExitCode, out.Stderr)
+	}
+	// A mistake in a drop-in is refused as a whole, and leaves the node running.
+	m.WriteFile("/etc/eks/nodeadm.d/60-typo.yaml", File{Content: "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {kubelet: {falgs: [--v=9]}}\n"})
+	out = m.Run(ctx, "nodeadm", "init")
+	if out.ExitCode != 2 || !strings.Contains(out.Stderr, "/etc/eks/nodeadm.d/60-typo.yaml:3:18") || !strings.Contains(out.Stderr, "did you mean flags?") {
+		t.Errorf("a typing mistake: exit %d: %s", out.ExitCode, out.Stderr)
+	}
+	expect(t, "kubelet's main PID", kubelet, mainPID(t, m, "kubelet.service"))
+}
