@@ -233,6 +233,7 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 			o.Report = b.options.Waiting
 			return awsapi.New(o)
 		},
+		Check:          func(h facts.Host) error { return plan.CheckKubelet(b.config, h.Kubelet) },
 		ClusterRetries: b.config.Cluster.DescribeRetries,
 		NodeName:       !ownName && !b.config.Kubelet.InstanceIDNodeName,
 		IPv6:           b.config.Cluster.IPFamily == "ipv6",

@@ -108,7 +108,7 @@ func readDocuments(c *cli.Context) (config.Documents, config.Config, error) {
 		}
 		uris = append(uris, file)
 	}
-	return loadDocuments(c, options, uris)
+	return loadDocuments(c, options, uris, true)
 }
 
 func showCommand() *cli.Command {

@@ -40,7 +40,7 @@ func initNode(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	_, wanted, err := loadDocuments(c, options, c.StringSlice("config-source"))
+	_, wanted, err := loadDocuments(c, options, c.StringSlice("config-source"), false)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func initNode(c *cli.Context) error {
 
 // loadDocuments reads and merges all documents, and says what became of each
 // part of them.
-func loadDocuments(c *cli.Context, options nodeadm.Options, uris []string) (config.Documents, config.Config, error) {
+func loadDocuments(c *cli.Context, options nodeadm.Options, uris []string, scripts bool) (config.Documents, config.Config, error) {
 	metadata := imds.New(imds.Options{Endpoint: options.IMDSEndpoint, Report: options.Waiting})
 	ctx, cancel := options.Limit(c.Context)
 	defer cancel()
@@ -57,7 +57,7 @@ func loadDocuments(c *cli.Context, options nodeadm.Options, uris []string) (conf
 	if err != nil {
 		return config.Documents{}, config.Config{}, err
 	}
-	documents, wanted, err := config.Read(sources, c.Bool("lenient"))
+	documents, wanted, err := config.Read(sources, config.ReadOptions{Lenient: c.Bool("lenient"), Scripts: scripts})
 	for _, p := range documents.Parts {
 		options.Log.Info(describe(p))
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/eks-bootstrap/nodeadm/internal/simulator"
 )
@@ -220,6 +221,153 @@ func TestUnknownCommand(t *testing.T) {
 	for _, args := range [][]string{{"nodeadm"}, {"nodeadm", "--help"}, {"nodeadm", "bootstrap", "--help"}, {"nodeadm", "version"}, {"nodeadm", "simulate", "serve", "-h"}} {
 		if out, errs, code := program(t, args...); code != 0 || out == "" {
 			t.Errorf("%q: exit %d: %s", args, code, errs)
+		}
+	}
+}
+
+// TestConvertedUserDataMakesTheSameNode: user data as a managed node group
+// generates it, as a NodeConfig, leads to the same files.
+func TestConvertedUserDataMakesTheSameNode(t *testing.T) {
+	c := simulator.Default().Cluster
+	userData := filepath.Join(t.TempDir(), "user-data")
+	script := "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n\n--//\nContent-Type: text/x-shellscript; charset=\"us-ascii\"\n\n#!/bin/bash\nset -ex\n" +
+		"B64_CLUSTER_CA=" + c.CertificateAuthority + "\nAPI_SERVER_URL=" + c.Endpoint + "\nK8S_CLUSTER_DNS_IP=10.100.0.10\n" +
+		"/etc/eks/bootstrap.sh ironman-2022 --kubelet-extra-args '--node-labels=eks.amazonaws.com/capacityType=ON_DEMAND,eks.amazonaws.com/nodegroup=ng --max-pods=29' " +
+		"--b64-cluster-ca $B64_CLUSTER_CA --apiserver-endpoint $API_SERVER_URL --dns-cluster-ip $K8S_CLUSTER_DNS_IP --use-max-pods false\n\n--//--\n"
+	if err := os.WriteFile(userData, []byte(script), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	document, errs, code := program(t, "nodeadm", "config", "convert", "--to", "nodeconfig", userData)
+	if code != 0 || errs != "" {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	converted := filepath.Join(t.TempDir(), "nodeconfig.yaml")
+	if err := os.WriteFile(converted, []byte(document), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	endpoint := serveWorld(t, nil)
+	byScript, byDocument := t.TempDir(), t.TempDir()
+	common := func(root string) []string {
+		return []string{"--root", root, "--imds-endpoint", endpoint, "--kubelet-version", "1.30.4"}
+	}
+	if _, errs, code := program(t, append([]string{"bootstrap.sh", "ironman-2022", "--kubelet-extra-args", "--node-labels=eks.amazonaws.com/capacityType=ON_DEMAND,eks.amazonaws.com/nodegroup=ng --max-pods=29",
+		"--b64-cluster-ca", c.CertificateAuthority, "--apiserver-endpoint", c.Endpoint, "--dns-cluster-ip", "10.100.0.10", "--use-max-pods", "false"}, common(byScript)...)...); code != 0 {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	if _, errs, code := program(t, append([]string{"nodeadm", "init", "-c", "file://" + converted}, common(byDocument)...)...); code != 0 {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	if out, err := exec.Command("diff", "-r", byScript, byDocument).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	// And back.
+	if line, errs, code := program(t, "nodeadm", "config", "convert", "--to", "bootstrap", converted); code != 0 || errs != "" || !strings.HasPrefix(line, "/etc/eks/bootstrap.sh ironman-2022 ") {
+		t.Errorf("exit %d: %s%s", code, line, errs)
+	}
+}
+
+func TestConfigCheck(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	document := "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  cluster:\n    nme: x\n    cidr: 10.0.0.1\n    enableOutpost: \"yes\"\n  kubelet:\n    flags: [\"--register-with-taints=a\"]\n  instance:\n    localStorage: {strategy: RAID5}\n"
+	if err := os.WriteFile(bad, []byte(document), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, errs, code := program(t, "nodeadm", "config", "check", bad)
+	for _, at := range []string{":5:5: ", ":6:11: ", ":7:20: ", ":9:12: ", ":11:30: "} {
+		if !strings.Contains(errs, "error: "+bad+at) {
+			t.Errorf("no mistake at %s", at)
+		}
+	}
+	if n := strings.Count(errs, "error: "); code != 2 || n != 5 {
+		t.Errorf("exit %d with %d mistakes, want 2 with 5:\n%s", code, n, errs)
+	}
+	out, _, code := program(t, "nodeadm", "config", "check", "-o", "json", "-c", "file://"+bad)
+	var answer struct {
+		Valid    bool
+		Findings []struct {
+			Line, Column    int
+			Message, Remedy string
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &answer); err != nil || code != 2 || answer.Valid || len(answer.Findings) != 5 || answer.Findings[0].Line != 5 {
+		t.Errorf("exit %d, %v: %s", code, err, out)
+	}
+	good := filepath.Join(t.TempDir(), "good.yaml")
+	if err := os.WriteFile(good, []byte("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {kubelet: {config: {containerLogMaxWorkers: 2}}}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := program(t, "nodeadm", "config", "check", good); code != 0 || !strings.Contains(out, "no mistakes") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	if _, errs, code := program(t, "nodeadm", "config", "check", "--kubelet-version", "1.29", good); code != 2 || !strings.Contains(errs, "good.yaml:3:") || !strings.Contains(errs, "came with 1.30") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+func TestConfigShowTellsOrigins(t *testing.T) {
+	dir := t.TempDir()
+	userData, dropIn := filepath.Join(dir, "user-data"), filepath.Join(dir, "50-site.yaml")
+	for path, text := range map[string]string{
+		userData: "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=B\n\n--B\nContent-Type: application/node.eks.aws\n\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  cluster: {name: c}\n  kubelet: {config: {registryPullQPS: 7}}\n--B--\n",
+		dropIn:   "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet: {config: {clusterDomain: corp.local}}\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, errs, code := program(t, "nodeadm", "config", "show", "--instance-type", "m5.large", "-o", "json", userData, dropIn)
+	var values []struct{ Path, Value, Origin string }
+	if err := json.Unmarshal([]byte(out), &values); err != nil || code != 0 {
+		t.Fatalf("exit %d, %v: %s", code, err, errs)
+	}
+	origins := map[string]string{}
+	for _, v := range values {
+		origins[v.Path] = v.Origin
+	}
+	for path, want := range map[string]string{
+		"spec.cluster.name":                       userData + ":10:19",
+		"kubelet-config.json: registryPullQPS":    userData + ":11:39",
+		"kubelet-config.json: clusterDomain":      dropIn + ":4:37",
+		"kubelet-config.json: maxPods":            "network interfaces of m5.large: 3 ENIs × (10 IPv4 addresses − 1) + 2 = 29",
+		"kubelet-config.json: address":            "default for kubelet v1.34.4",
+		"kubelet-config.json: providerID":         "instance metadata",
+		"kubelet-config.json: serverTLSBootstrap": "default for kubelet v1.34.4",
+	} {
+		if origins[path] != want {
+			t.Errorf("%s comes from %q, want %q", path, origins[path], want)
+		}
+	}
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n/etc/eks/bootstrap.sh c --kubelet-extra-args --v=4\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, _ := program(t, "nodeadm", "config", "show", "--instance-type", "m5.large", script); !strings.Contains(out, "--kubelet-extra-args") {
+		t.Errorf("the flag is not named:\n%s", out)
+	}
+}
+
+// TestDeniedEndsAtOnce: a permission that is missing does not come while one
+// waits.
+func TestDeniedEndsAtOnce(t *testing.T) {
+	for _, action := range []string{"eks:DescribeCluster", "ec2:DescribeInstances"} {
+		endpoint := serveWorld(t, func(w *simulator.World) { w.Permissions.Deny = []string{action} })
+		document := filepath.Join(t.TempDir(), "document.yaml")
+		text := "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {cluster: {name: ironman-2022}}\n"
+		if action == "ec2:DescribeInstances" {
+			text = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\n" // the name comes from tags
+		}
+		if err := os.WriteFile(document, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(os.Args[0], "init", "-c", "file://"+document, "--root", t.TempDir(), "--kubelet-version", "1.30.4", "--timeout", "60s")
+		cmd.Env = append(os.Environ(), "NODEADM_TEST_MAIN=1", "AWS_ENDPOINT_URL="+endpoint, "AWS_EC2_METADATA_SERVICE_ENDPOINT="+endpoint)
+		start := time.Now()
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != 3 || !strings.Contains(string(out), `"Action": "`+action+`"`) {
+			t.Errorf("%s: exit %d:\n%s", action, code, out)
+		}
+		if took := time.Since(start); took > 20*time.Second {
+			t.Errorf("%s: it took %s to say no", action, took)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func simulateCommand() *cli.Command {
 			"no EC2, no root and no systemd are needed. Shows what would be on the node.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "instance-type", Value: "m5.large", Usage: "EC2 instance `TYPE`"},
-			&cli.StringFlag{Name: "user-data", Usage: "`FILE` with EC2 user data that calls bootstrap.sh (default: the cluster's name alone)"},
+			&cli.StringFlag{Name: "user-data", Usage: "`FILE` with EC2 user data: NodeConfig, or a script that calls bootstrap.sh (default: the cluster's name alone)"},
 			&cli.StringFlag{Name: "root", Usage: "write below `DIR` (default: a new temporary directory)"},
 			&cli.StringFlag{Name: "kubelet-version", Value: simulatedKubelet, Usage: "version of the image's kubelet"},
 			outputFlag(),
@@ -99,13 +99,12 @@ func simulated(c *cli.Context) (simulator.World, config.Config, error) {
 		if err != nil {
 			return world, config.Config{}, fault.New(fault.Usage, "name a file with EC2 user data", "--user-data: %w", err)
 		}
-		args, err := config.FindBootstrap(data, file)
-		if err != nil {
-			return world, config.Config{}, err
-		}
 		world.UserData = string(data)
-		wanted, err := config.ParseBootstrap(args)
-		if err == nil {
+		documents, wanted, err := config.Read([]config.Source{{Name: file, Data: data}}, config.ReadOptions{Scripts: true})
+		if err == nil && documents.Tree == nil {
+			err = noDocument(documents)
+		}
+		if wanted.Cluster.Name != "" {
 			world.Cluster.Name = wanted.Cluster.Name // EKS knows every cluster here
 		}
 		return world, wanted, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eks-bootstrap/nodeadm/nodeadm"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
 const simulationTimeout = time.Minute
@@ -57,7 +58,7 @@ func printNode(w io.Writer, root string, r nodeadm.Result) {
 		fmt.Fprintf(w, "  %s\n", u.Name)
 	}
 	for _, f := range p.Files {
-		if strings.Contains(f.Path, ".service.d/") {
+		if f.Path == layout.KubeletArgs || f.Path == layout.KubeletExtraArgs {
 			fmt.Fprintf(w, "\n%s:\n  %s\n", f.Path, strings.ReplaceAll(strings.TrimSpace(string(f.Data)), "\n", "\n  "))
 		}
 	}

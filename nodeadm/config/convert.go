@@ -224,12 +224,11 @@ func ParseBootstrapDocument(args []string) (*doctree.Node, error) {
 func Convertible(data []byte, source string) (tree *doctree.Node, left []string, err error) {
 	if strings.Contains(string(data), "[settings.") || strings.Contains(string(data), "[settings]") {
 		tree, left, err = FromBottlerocket(data, source)
-	} else if documents, loadErr := Load([]Source{{Name: source, Data: data}}, false); loadErr != nil || documents.Tree != nil {
-		tree, err = documents.Tree, loadErr
 	} else {
-		var args []string
-		if args, err = FindBootstrap(data, source); err == nil {
-			tree, err = ParseBootstrapDocument(args)
+		var documents Documents
+		documents, err = Load([]Source{{Name: source, Data: data}}, ReadOptions{Scripts: true})
+		if tree = documents.Tree; tree == nil && err == nil {
+			err = fault.New(fault.Usage, "give a NodeConfig, user data that calls bootstrap.sh, or Bottlerocket's settings", "%s: there is nothing in it to convert", source)
 		}
 	}
 	if err != nil {

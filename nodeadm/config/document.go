@@ -45,8 +45,8 @@ type Documents struct {
 
 // Read loads and resolves: all mistakes there are, in the order in which they
 // were written.
-func Read(sources []Source, lenient bool) (Documents, Config, error) {
-	documents, err := Load(sources, lenient)
+func Read(sources []Source, o ReadOptions) (Documents, Config, error) {
+	documents, err := Load(sources, o)
 	if documents.Tree == nil {
 		return documents, Config{}, err
 	}
@@ -77,11 +77,19 @@ func inOrder(err error) error {
 	return errors.Join(all...)
 }
 
+// ReadOptions say how documents are read.
+type ReadOptions struct {
+	// Lenient: unknown fields are warned of and dropped.
+	Lenient bool
+	// Scripts: shell scripts that call bootstrap.sh count as the documents that
+	// say the same. A node itself leaves them to cloud-init, which runs them.
+	Scripts bool
+}
+
 // Load reads all documents of the sources, in order, and merges them: later
-// ones win. With lenient, unknown fields are warned of and dropped. All
-// mistakes of all documents are reported at once.
-func Load(sources []Source, lenient bool) (Documents, error) {
-	l := &loader{lenient: lenient}
+// ones win. All mistakes of all documents are reported at once.
+func Load(sources []Source, o ReadOptions) (Documents, error) {
+	l := &loader{options: o}
 	for _, s := range sources {
 		l.source(s)
 	}
@@ -90,7 +98,7 @@ func Load(sources []Source, lenient bool) (Documents, error) {
 
 type loader struct {
 	Documents
-	lenient bool
+	options ReadOptions
 	errs    []error
 }
 
@@ -126,7 +134,21 @@ func (l *loader) part(source string, several bool, p userdata.Part) (used bool, 
 		l.Warnings = append(l.Warnings, fmt.Sprintf("%s cannot be read and is left out: %v", name, p.Problem))
 		return false, p.Problem.Error()
 	case p.ContentType == "text/x-shellscript":
-		if args, err := callOf(p.Data, name); err == nil && args != nil {
+		args, err := callOf(p.Data, name)
+		if l.options.Scripts && (args != nil || err != nil) {
+			var tree *doctree.Node
+			if err == nil {
+				tree, err = ParseBootstrapDocument(args)
+			}
+			if err != nil {
+				l.errs = append(l.errs, fault.Wrap(fault.Usage, err))
+			}
+			if tree != nil {
+				l.merge(tree)
+			}
+			return tree != nil, "the arguments of bootstrap.sh"
+		}
+		if err == nil && args != nil {
 			return false, "a shell script that calls bootstrap.sh; it is run by cloud-init, not by nodeadm init"
 		}
 		return false, "a shell script, for cloud-init"
@@ -175,7 +197,7 @@ func (l *loader) document(tree *doctree.Node) {
 		switch {
 		case strings.HasPrefix(p.Message, "apiVersion ") || strings.HasPrefix(p.Message, "kind "):
 			continue // said above
-		case p.Unknown && l.lenient:
+		case p.Unknown && l.options.Lenient:
 			l.Warnings = append(l.Warnings, p.Error()+"; it is left out")
 		default:
 			l.problem(p)
@@ -185,6 +207,10 @@ func (l *loader) document(tree *doctree.Node) {
 			p.Drop()
 		}
 	}
+	l.merge(tree)
+}
+
+func (l *loader) merge(tree *doctree.Node) {
 	merged, err := merger.Merge(l.Tree, tree)
 	if err != nil {
 		l.errs = append(l.errs, fault.Wrap(fault.Usage, err))

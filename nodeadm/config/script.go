@@ -2,12 +2,8 @@ package config
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"mime"
-	"mime/multipart"
-	"net/mail"
 	"path"
 	"strings"
 
@@ -16,68 +12,6 @@ import (
 
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 )
-
-// FindBootstrap finds the call of bootstrap.sh in EC2 user data, a shell script
-// or a MIME message with shell scripts in it, and returns its arguments as the
-// shell would pass them. source names the user data in errors.
-func FindBootstrap(userData []byte, source string) ([]string, error) {
-	scripts, err := shellScripts(userData)
-	if err != nil {
-		return nil, fault.New(fault.Usage, "", "%s: %w", source, err)
-	}
-	for _, script := range scripts {
-		args, err := callOf(script, source)
-		if args != nil || err != nil {
-			return args, err
-		}
-	}
-	return nil, fault.New(fault.Usage, "give user data with a shell script that runs /etc/eks/bootstrap.sh", "%s: no shell script in it calls bootstrap.sh", source)
-}
-
-// shellScripts are the scripts that cloud-init would run.
-func shellScripts(userData []byte) ([][]byte, error) {
-	if bytes.HasPrefix(userData, []byte("#!")) {
-		return [][]byte{userData}, nil
-	}
-	message, err := mail.ReadMessage(bytes.NewReader(userData))
-	if err != nil {
-		return nil, errors.New("it is neither a script that begins with #! nor a MIME message")
-	}
-	return scriptParts(message.Header.Get("Content-Type"), message.Body)
-}
-
-func scriptParts(contentType string, body io.Reader) ([][]byte, error) {
-	mediaType, params, err := mime.ParseMediaType(contentType)
-	if err != nil {
-		return nil, fmt.Errorf("Content-Type %q: %w", contentType, err)
-	}
-	if !strings.HasPrefix(mediaType, "multipart/") {
-		data, err := io.ReadAll(body)
-		if err != nil || mediaType != "text/x-shellscript" && !bytes.HasPrefix(data, []byte("#!")) {
-			return nil, err
-		}
-		return [][]byte{data}, nil
-	}
-	var scripts [][]byte
-	parts := multipart.NewReader(body, params["boundary"])
-	for n := 1; ; n++ {
-		part, err := parts.NextPart()
-		if errors.Is(err, io.EOF) {
-			return scripts, nil
-		}
-		var found [][]byte
-		if err == nil {
-			found, err = scriptParts(part.Header.Get("Content-Type"), part)
-		}
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			err = fmt.Errorf("%w: the message must end with --%s--", err, params["boundary"])
-		}
-		if err != nil {
-			return nil, fmt.Errorf("MIME part %d: %w", n, err)
-		}
-		scripts = append(scripts, found...)
-	}
-}
 
 // callOf finds the first command in a script whose program is bootstrap.sh.
 // Variables that the script itself sets are known; what only the running

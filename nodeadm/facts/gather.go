@@ -31,6 +31,9 @@ type Request struct {
 	// AWS makes a client for the instance's region.
 	AWS func(region string) *awsapi.Client
 
+	// Check, if set, is asked before any AWS API is: what this host cannot do is
+	// no reason to wait for anybody.
+	Check func(Host) error
 	// ClusterName is the cluster's name, or "" if the instance's tags have to
 	// tell it; DescribeCluster: EKS has to be asked about it.
 	ClusterName     string
@@ -72,6 +75,11 @@ func Gather(ctx context.Context, r Request) (Facts, error) {
 		return f, err
 	}
 	f.Warnings = hostWarnings
+	if r.Check != nil {
+		if err := r.Check(f.Host); err != nil {
+			return f, err
+		}
+	}
 	return f, gatherAWS(ctx, r, &f)
 }
 

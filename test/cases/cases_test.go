@@ -126,7 +126,7 @@ func configuration(t *testing.T, dir string) config.Config {
 	for _, path := range dropIns {
 		sources = append(sources, config.Source{Name: filepath.Base(path), Data: []byte(read(t, "", path))})
 	}
-	_, wanted, err := config.Read(sources, false)
+	_, wanted, err := config.Read(sources, config.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
