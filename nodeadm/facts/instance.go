@@ -65,7 +65,11 @@ func GatherInstance(ctx context.Context, client *imds.Client) (Instance, error) 
 			return nil
 		})
 	})
-	g.Go(func() error { return get(ctx, client, "meta-data/services/partition", domainPattern, &i.Partition) })
+	g.Go(func() error {
+		return optional(client.Lookup(ctx, "meta-data/services/partition", func(body string) error {
+			return match(body, domainPattern, &i.Partition)
+		}))
+	})
 	g.Go(func() error { return get(ctx, client, "meta-data/services/domain", domainPattern, &i.ServicesDomain) })
 	g.Go(func() error {
 		return optional(client.Lookup(ctx, "meta-data/instance-life-cycle", func(body string) error {
@@ -80,7 +84,8 @@ func GatherInstance(ctx context.Context, client *imds.Client) (Instance, error) 
 		})
 	})
 	g.Go(func() error {
-		return client.Get(ctx, "meta-data/local-hostname", func(body string) error {
+		// Where there is none, EC2 is asked for the node's name.
+		return optional(client.Lookup(ctx, "meta-data/local-hostname", func(body string) error {
 			// With several domain names in the DHCP options there are several
 			// names here; the first is the machine's own.
 			words := strings.Fields(body)
@@ -89,7 +94,7 @@ func GatherInstance(ctx context.Context, client *imds.Client) (Instance, error) 
 			}
 			i.Hostname = strings.ToLower(words[0])
 			return nil
-		})
+		}))
 	})
 	g.Go(func() error {
 		if err := get(ctx, client, "meta-data/mac", macPattern, &i.MAC); err != nil {
@@ -132,14 +137,17 @@ func waitForIPv6(ctx context.Context, client *imds.Client, mac string) (addrs []
 }
 
 func get(ctx context.Context, client *imds.Client, path string, pattern *regexp.Regexp, into *string) error {
-	return client.Get(ctx, path, func(body string) error {
-		body = strings.TrimSpace(body)
-		if !pattern.MatchString(body) {
-			return fmt.Errorf("unexpected value %s", excerpt(body))
-		}
-		*into = body
-		return nil
-	})
+	return client.Get(ctx, path, func(body string) error { return match(body, pattern, into) })
+}
+
+// match takes a value that has the form it should have.
+func match(body string, pattern *regexp.Regexp, into *string) error {
+	body = strings.TrimSpace(body)
+	if !pattern.MatchString(body) {
+		return fmt.Errorf("unexpected value %s", excerpt(body))
+	}
+	*into = body
+	return nil
 }
 
 func optional(err error) error {

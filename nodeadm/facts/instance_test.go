@@ -237,7 +237,7 @@ func TestGatherInstanceTriesAgain(t *testing.T) {
 	w := simulator.Default()
 	w.Faults = []simulator.Fault{
 		{Match: "/latest/dynamic", Body: `{"instanceId": "i-0a1b`, First: 1},
-		{Match: "/latest/meta-data/local-hostname", Status: 404, First: 1},
+		{Match: "/latest/meta-data/local-ipv4", Status: 404, First: 1},
 		{Match: macs, Status: 503, First: 1},
 	}
 	_, r := serve(t, w)
