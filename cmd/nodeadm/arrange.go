@@ -27,9 +27,6 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	if command == nil {
 		return args, nil
 	}
-	if len(command.Subcommands) > 0 && command.Action == nil {
-		return args, nil
-	}
 	known := map[string]argv.Arity{"help": argv.Switch, "h": argv.Switch}
 	for _, f := range command.Flags {
 		_, isSwitch := f.(*cli.BoolFlag)
@@ -60,19 +57,26 @@ func find(commands []*cli.Command, name string) *cli.Command {
 	return nil
 }
 
-// unknownCommand is what runs when no command was named.
+// unknownCommand is what runs when no command was named, or none of a group.
 func unknownCommand(c *cli.Context) error {
+	commands, group := c.App.Commands, ""
+	if c.Command != nil && len(c.Command.Subcommands) > 0 && c.Command.Name != c.App.Name {
+		commands, group = c.Command.Subcommands, c.Command.Name+" "
+	}
 	if !c.Args().Present() {
+		if group != "" {
+			return cli.ShowSubcommandHelp(c)
+		}
 		return cli.ShowAppHelp(c)
 	}
 	word := c.Args().First()
 	var names []string
-	for _, command := range c.App.Commands {
+	for _, command := range commands {
 		names = append(names, command.Name)
 	}
 	remedy := "the commands are " + strings.Join(names, ", ")
 	if nearest := suggest.Nearest(word, names); nearest != "" {
-		remedy = "did you mean nodeadm " + nearest + "?"
+		remedy = "did you mean nodeadm " + group + nearest + "?"
 	}
 	return fault.New(fault.Usage, remedy, "unknown command %q", word)
 }

@@ -24,6 +24,7 @@ func configCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "config",
 		Usage:       "check, show and convert configurations",
+		Action:      unknownCommand,
 		Subcommands: []*cli.Command{checkCommand(), showCommand(), convertCommand(), schemaCommand()},
 	}
 }

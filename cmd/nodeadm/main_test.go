@@ -218,7 +218,13 @@ func TestUnknownCommand(t *testing.T) {
 	if _, errs, code := program(t, "nodeadm", "bootstarp"); code != 2 || !strings.Contains(errs, "did you mean nodeadm bootstrap?") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
-	for _, args := range [][]string{{"nodeadm"}, {"nodeadm", "--help"}, {"nodeadm", "bootstrap", "--help"}, {"nodeadm", "version"}, {"nodeadm", "simulate", "serve", "-h"}} {
+	if _, errs, code := program(t, "nodeadm", "config", "chekc"); code != 2 || !strings.Contains(errs, "did you mean nodeadm config check?") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	if _, errs, code := program(t, "nodeadm", "bootstrap", "--timeout", "5", "c"); code != 2 || !strings.Contains(errs, "fix: write a duration") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	for _, args := range [][]string{{"nodeadm"}, {"nodeadm", "--help"}, {"nodeadm", "help", "bootstrap"}, {"nodeadm", "config"}, {"nodeadm", "bootstrap", "--help", "c"}, {"nodeadm", "bootstrap", "--help"}, {"nodeadm", "version"}, {"nodeadm", "simulate", "serve", "-h"}} {
 		if out, errs, code := program(t, args...); code != 0 || out == "" {
 			t.Errorf("%q: exit %d: %s", args, code, errs)
 		}
