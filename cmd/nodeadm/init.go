@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -40,6 +41,10 @@ func initNode(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	// One deadline for reading and for all the rest.
+	var cancel context.CancelFunc
+	c.Context, cancel = options.Limit(c.Context)
+	defer cancel()
 	_, wanted, err := loadDocuments(c, options, c.StringSlice("config-source"), false)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ const (
 
 const (
 	tryTimeout = 2 * time.Second // for one request; the real service answers within milliseconds
-	maxBody    = 1 << 20         // user data is at most 16 KiB; nothing else comes near
+	maxBody    = 16 << 20        // user data is at most 16 KiB on EC2; nothing else comes near
 
 	tokenTTLHeader = "X-Aws-Ec2-Metadata-Token-Ttl-Seconds" // in the answer to the token request
 	// A token that the service itself gave out and then refuses is a service
@@ -263,7 +263,10 @@ func read(ctx context.Context, client *sdk.Client, path string) (string, error) 
 		return "", fmt.Errorf("no such tree in instance metadata: %s", path)
 	}
 	defer content.Close()
-	body, err := io.ReadAll(io.LimitReader(content, maxBody))
+	body, err := io.ReadAll(io.LimitReader(content, maxBody+1))
+	if err == nil && len(body) > maxBody {
+		err = fmt.Errorf("more than %d bytes", maxBody)
+	}
 	return string(body), err
 }
 

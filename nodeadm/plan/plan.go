@@ -65,6 +65,9 @@ func Build(c config.Config, f facts.Facts) (Plan, error) {
 	b := &builder{config: c, facts: f}
 	b.plan.Warnings = slices.Clone(f.Warnings)
 	b.plan.Disks = disks(c)
+	if c.FastImagePull {
+		b.warn("the feature gate FastImagePull has no effect in this version: images are pulled as usual")
+	}
 	if err := b.settle(); err != nil {
 		return Plan{}, err
 	}
