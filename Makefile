@@ -40,7 +40,7 @@ generate: ## the embedded tables from their sources
 	go generate ./...
 
 fuzz: ## each fuzz target for a while
-	for target in nodeadm/config:FuzzSplitWords nodeadm/config:FuzzCallOf internal/userdata:FuzzParse internal/cel:FuzzCompile data/instancetypes:Fuzz; do \
+	for target in nodeadm/config:FuzzSplitWords nodeadm/config:FuzzCallOf nodeadm/config:FuzzRead nodeadm/config:FuzzConvert internal/doctree:FuzzParse internal/userdata:FuzzParse internal/cel:FuzzCompile data/instancetypes:Fuzz; do \
 		go test -run '^$$' -fuzz "$${target##*:}" -fuzztime 30s -fuzzminimizetime 1x ./$${target%%:*} || exit 1; done
 
 clean:

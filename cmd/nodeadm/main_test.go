@@ -279,7 +279,7 @@ func TestConfigCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, errs, code := program(t, "nodeadm", "config", "check", bad)
-	for _, at := range []string{":5:5: ", ":6:11: ", ":7:20: ", ":9:12: ", ":11:30: "} {
+	for _, at := range []string{":5:5: ", ":6:11: ", ":7:20: ", ":9:13: ", ":11:30: "} {
 		if !strings.Contains(errs, "error: "+bad+at) {
 			t.Errorf("no mistake at %s", at)
 		}

@@ -153,7 +153,16 @@ func (m Merger) merge(path string, earlier, later *Node) (*Node, error) {
 		if later.Empty() {
 			return earlier, nil
 		}
+		if earlier.Empty() {
+			return later, nil
+		}
 	case Append:
+		if later.Empty() {
+			return earlier, nil
+		}
+		if earlier.Empty() {
+			return later, nil
+		}
 		if earlier.IsList && later.IsList {
 			merged := *later
 			merged.List = slices.Concat(earlier.List, later.List)

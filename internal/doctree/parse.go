@@ -41,7 +41,7 @@ func Parse(text []byte, source string, firstLine int) (trees []*Node, problems [
 			return trees, p.problems
 		}
 		if err != nil {
-			return trees, append(p.problems, p.syntax(err))
+			return trees, append(p.problems, p.syntax(err, text))
 		}
 		if len(root.Content) == 0 || root.Content[0].Tag == "!!null" && root.Content[0].Value == "" {
 			continue // nothing between two document markers
@@ -55,7 +55,7 @@ func Parse(text []byte, source string, firstLine int) (trees []*Node, problems [
 // unescapeSlashes undoes the one escape that JSON has and YAML has not, \/, in
 // a text that is JSON.
 func unescapeSlashes(text []byte) []byte {
-	if start := bytes.TrimLeft(text, " \t\r\n"); len(start) == 0 || start[0] != '{' || !bytes.Contains(text, []byte(`\/`)) {
+	if start := bytes.TrimLeft(text, " \t\r\n"); len(start) == 0 || start[0] != '{' || !bytes.Contains(text, []byte(`\/`)) || !json.Valid(text) {
 		return text
 	}
 	var out []byte
@@ -81,6 +81,7 @@ type parser struct {
 	source   string
 	offset   int
 	nodes    int
+	full     bool // a limit was reached
 	problems []*Problem
 }
 
@@ -92,30 +93,67 @@ func (p *parser) fail(n *yaml.Node, remedy, format string, args ...any) {
 	p.problems = append(p.problems, &Problem{Origin: p.at(n), Message: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(?:(?:did not find|found|mapping|block|could).*)?`)
-
 // syntax turns the YAML library's error into a Problem with its line.
-func (p *parser) syntax(err error) *Problem {
-	message := err.Error()
-	at := Origin{Source: p.source, Line: 1 + p.offset, Column: 1}
-	if m := yamlLine.FindStringSubmatch(message); m != nil && m[1] != "" {
-		line, _ := strconv.Atoi(m[1]) // digits by the pattern
-		at.Line = line + p.offset
+func (p *parser) syntax(err error, text []byte) *Problem {
+	message := plainYAML(err)
+	line := 1
+	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
+		line, _ = strconv.Atoi(m[1]) // digits by the pattern
 	}
-	if _, rest, found := strings.Cut(message, ": "); found {
-		message = rest
-		if strings.HasPrefix(message, "line ") {
-			_, message, _ = strings.Cut(message, ": ")
+	// The library tells the line of the construct, or one too few. The mistake
+	// is where a text that ends there begins to fail in the same way.
+	ends := 0
+	for number, rest := 1, text; len(rest) > 0 && number <= 1000; number++ {
+		next := bytes.IndexByte(rest, '\n') + 1
+		if next == 0 {
+			next = len(rest)
+		}
+		ends, rest = ends+next, rest[next:]
+		if failsWith(text[:ends], message) {
+			line = number
+			break
 		}
 	}
+	at := Origin{Source: p.source, Line: line + p.offset, Column: 1}
 	return &Problem{Origin: at, Message: "not valid YAML: " + message, Remedy: "check the indentation and the quotes around that line"}
 }
 
-func (p *parser) node(n *yaml.Node, depth int) *Node {
-	if p.nodes++; p.nodes > maxNodes || depth > maxDepth {
-		if p.nodes == maxNodes+1 || depth == maxDepth+1 {
-			p.fail(n, "", "the document is too large or nested too deeply")
+func failsWith(text []byte, message string) bool {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var n yaml.Node
+		if err := dec.Decode(&n); err != nil {
+			return !errors.Is(err, io.EOF) && plainYAML(err) == message
 		}
+	}
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+): `)
+
+// plainYAML is what the YAML library says, without its name and the line.
+func plainYAML(err error) string {
+	message := strings.TrimPrefix(err.Error(), "yaml: ")
+	if at := yamlLine.FindStringIndex(message); at != nil && at[0] == 0 {
+		message = message[at[1]:]
+	}
+	return message
+}
+
+// count keeps to the limits; it reports once that they are reached.
+func (p *parser) count(n *yaml.Node, depth int) bool {
+	if p.nodes++; p.nodes <= maxNodes && depth <= maxDepth {
+		return true
+	}
+	if !p.full {
+		p.fail(n, "make it smaller, and write aliases out", "the document is too large or nested too deeply")
+		p.full = true
+	}
+	p.nodes = maxNodes
+	return false
+}
+
+func (p *parser) node(n *yaml.Node, depth int) *Node {
+	if !p.count(n, depth) {
 		return nil
 	}
 	switch n.Kind {
@@ -141,15 +179,11 @@ func (p *parser) node(n *yaml.Node, depth int) *Node {
 }
 
 func (p *parser) mapping(tree *Node, n *yaml.Node, depth int) {
+	var merged []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Tag == "!!merge" {
-			if value.Kind == yaml.AliasNode {
-				value = value.Alias
-			}
-			if value.Kind == yaml.MappingNode {
-				p.mapping(tree, value, depth+1)
-			}
+			merged = append(merged, value)
 			continue
 		}
 		if key.Kind != yaml.ScalarNode {
@@ -165,6 +199,35 @@ func (p *parser) mapping(tree *Node, n *yaml.Node, depth int) {
 			tree.Map[key.Value] = child
 		}
 	}
+	for _, value := range merged {
+		p.merge(tree, value, depth+1)
+	}
+}
+
+// merge adds the fields of a merge key (<<), which never replace others: those
+// of one map, or of several of which the first counts most.
+func (p *parser) merge(tree *Node, n *yaml.Node, depth int) {
+	if !p.count(n, depth) {
+		return
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		p.merge(tree, n.Alias, depth+1)
+	case yaml.SequenceNode:
+		for _, item := range n.Content {
+			p.merge(tree, item, depth+1)
+		}
+	case yaml.MappingNode:
+		below := NewMap(p.at(n))
+		p.mapping(below, n, depth+1)
+		for key, value := range below.Map {
+			if _, there := tree.Map[key]; !there {
+				tree.Map[key] = value
+			}
+		}
+	default:
+		p.fail(n, "name a map", "<< merges maps only")
+	}
 }
 
 // yaml11 are the words that YAML 1.1, which Kubernetes reads, takes for truth
@@ -176,6 +239,10 @@ var yaml11 = map[string]bool{
 
 // scalar reads a scalar as Kubernetes does, numbers without loss.
 func (p *parser) scalar(n *yaml.Node) any {
+	if n.Style&yaml.TaggedStyle != 0 {
+		p.fail(n, "leave the tag out, and put quotes around text", "the tag %s is not understood here", n.Tag)
+		return nil
+	}
 	switch n.Tag {
 	case "!!null":
 		return nil

@@ -144,7 +144,13 @@ func (k Kubelet) Flag(name string) (value string, given bool) {
 // flags yields each of the user's flags with its value, in both spellings:
 // --name=value and --name value. A flag without a value has "".
 func (k Kubelet) flags(yield func(name, value string) bool) {
+	k.each(func(_ int, name, value string) bool { return yield(name, value) })
+}
+
+// each does so with the place of the flag among the words.
+func (k Kubelet) each(yield func(i int, name, value string) bool) {
 	for i := 0; i < len(k.Flags); i++ {
+		at := i
 		name, value, inline := cutFlag(k.Flags[i])
 		if name == "" {
 			continue
@@ -153,28 +159,29 @@ func (k Kubelet) flags(yield func(name, value string) bool) {
 			i++
 			value = k.Flags[i]
 		}
-		if !yield(name, value) {
+		if !yield(at, name, value) {
 			return
 		}
 	}
 }
 
-// stray are words that no flag takes: a flag takes at most the one word after
-// it, and none if its value stands behind an equals sign.
-func (k Kubelet) stray() []string {
-	var words []string
-	takes := false
-	for _, w := range k.Flags {
+// stray are the places of words that no flag takes: a flag takes at most the
+// one word after it, and none if its value stands behind an equals sign. The
+// first word is none of them; it is no flag at all.
+func (k Kubelet) stray() []int {
+	var places []int
+	takes := true
+	for i, w := range k.Flags {
 		if name, _, inline := cutFlag(w); name != "" {
 			takes = !inline
 			continue
 		}
 		if !takes {
-			words = append(words, w)
+			places = append(places, i)
 		}
 		takes = false
 	}
-	return words
+	return places
 }
 
 // FlagNames are the names of the user's kubelet flags in order.

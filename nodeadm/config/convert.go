@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -87,7 +89,8 @@ func ToBootstrap(tree *doctree.Node) (args, left []string) {
 		known[path] = true
 	}
 	tree.Leaves(func(path string, leaf *doctree.Node) {
-		if !known[path] && !leaf.Empty() && !strings.HasPrefix(path, "metadata") {
+		counts := !leaf.Empty() || slices.ContainsFunc(freeForm, func(prefix string) bool { return strings.HasPrefix(path, prefix+".") })
+		if !known[path] && counts && !strings.HasPrefix(path, "metadata") {
 			left = append(left, path)
 		}
 	})
@@ -164,8 +167,8 @@ func FromBottlerocket(data []byte, source string) (tree *doctree.Node, left []st
 				node := doctree.FromValue(value, at)
 				if text, isText := value.(string); isText {
 					// Bottlerocket writes numbers as text in places.
-					if number := json.Number(text); path == "kubernetes.max-pods" {
-						node = doctree.NewScalar(number, at)
+					if _, err := strconv.Atoi(text); path == "kubernetes.max-pods" && err == nil {
+						node = doctree.NewScalar(json.Number(text), at)
 					}
 					if bottlerocket[path] == "cluster.dnsAddresses" {
 						node = doctree.NewList([]string{text}, at)
@@ -218,11 +221,13 @@ func ParseBootstrapDocument(args []string) (*doctree.Node, error) {
 	return BootstrapDocument(values, operands)
 }
 
+var bottlerocketTable = regexp.MustCompile(`(?m)^[ \t]*\[settings[.\]]`)
+
 // Convertible reads user data that calls bootstrap.sh, NodeConfig documents or
 // Bottlerocket's settings as one document. left are settings that have no
 // counterpart.
 func Convertible(data []byte, source string) (tree *doctree.Node, left []string, err error) {
-	if strings.Contains(string(data), "[settings.") || strings.Contains(string(data), "[settings]") {
+	if bottlerocketTable.Match(data) && !strings.HasPrefix(string(data), "#!") && !strings.Contains(string(data), "MIME-Version") && !strings.Contains(string(data), apiVersion) {
 		tree, left, err = FromBottlerocket(data, source)
 	} else {
 		var documents Documents
@@ -234,6 +239,8 @@ func Convertible(data []byte, source string) (tree *doctree.Node, left []string,
 	if err != nil {
 		return nil, nil, err
 	}
-	_, err = Resolve(tree)
-	return tree, left, err
+	if _, err = Resolve(tree); err != nil {
+		return nil, nil, err
+	}
+	return tree, left, nil
 }

@@ -41,6 +41,8 @@ type Documents struct {
 	Tree     *doctree.Node // the merged document, nil if there is none
 	Parts    []Part
 	Warnings []string
+
+	order []string // of sources, as origins name them
 }
 
 // Read loads and resolves: all mistakes there are, in the order in which they
@@ -51,24 +53,19 @@ func Read(sources []Source, o ReadOptions) (Documents, Config, error) {
 		return documents, Config{}, err
 	}
 	c, err2 := Resolve(documents.Tree)
-	return documents, c, inOrder(errors.Join(err, err2))
+	return documents, c, inOrder(errors.Join(err, err2), documents.order)
 }
 
-// inOrder sorts mistakes by their places; those without one come first.
-func inOrder(err error) error {
+// inOrder sorts mistakes by their places, sources in the order in which they
+// were read; those without a place come first.
+func inOrder(err error, sources []string) error {
 	var all []error
-	sources := map[string]int{}
-	fault.Each(err, func(e error) {
-		all = append(all, e)
-		if p := (*doctree.Problem)(nil); errors.As(e, &p) && sources[p.Source] == 0 {
-			sources[p.Source] = len(sources) + 1
-		}
-	})
+	fault.Each(err, func(e error) { all = append(all, e) })
 	place := func(e error) [3]int {
 		if p := (*doctree.Problem)(nil); errors.As(e, &p) {
-			return [3]int{sources[p.Source], p.Line, p.Column}
+			return [3]int{slices.Index(sources, p.Source), p.Line, p.Column}
 		}
-		return [3]int{}
+		return [3]int{-2}
 	}
 	slices.SortStableFunc(all, func(a, b error) int {
 		x, y := place(a), place(b)
@@ -125,6 +122,7 @@ func (l *loader) part(source string, several bool, p userdata.Part) (used bool, 
 	if several {
 		name = fmt.Sprintf("%s part %s", source, p.Index)
 	}
+	l.order = append(l.order, name)
 	ours := p.ContentType == mediaType
 	switch {
 	case p.Problem != nil && ours:
@@ -155,7 +153,7 @@ func (l *loader) part(source string, several bool, p userdata.Part) (used bool, 
 	case p.ContentType == "" && p.Declared == "":
 		// A document alone has no content type to say what it is; a part
 		// without one is taken at its word too.
-	case !ours && bytes.Contains(p.Data, []byte(apiVersion)) && bytes.Contains(p.Data, []byte(kind)):
+	case !ours && isNodeConfig(p.Data):
 		l.errs = append(l.errs, fault.New(fault.Usage, "write Content-Type: "+mediaType+" above it",
 			"%s holds a NodeConfig, but its content type is %s: it would not be applied", name, p.ContentType))
 		return false, "a NodeConfig under another content type"
@@ -173,6 +171,17 @@ func (l *loader) part(source string, several bool, p userdata.Part) (used bool, 
 		return false, "it holds no document"
 	}
 	return true, "NodeConfig"
+}
+
+// isNodeConfig tells whether a text of another type is a NodeConfig all the
+// same. One that only holds a NodeConfig somewhere, such as a cloud-config that
+// writes a drop-in, is not.
+func isNodeConfig(text []byte) bool {
+	if !bytes.Contains(text, []byte(apiVersion)) {
+		return false
+	}
+	trees, _ := doctree.Parse(text, "", 1)
+	return slices.ContainsFunc(trees, func(n *doctree.Node) bool { return n.Get("apiVersion") != nil && n.Get("kind") != nil })
 }
 
 func (l *loader) problem(p *doctree.Problem) {
@@ -196,7 +205,7 @@ func (l *loader) document(tree *doctree.Node) {
 	for _, p := range doctree.Check(tree, reflect.TypeFor[NodeConfig]()) {
 		switch {
 		case strings.HasPrefix(p.Message, "apiVersion ") || strings.HasPrefix(p.Message, "kind "):
-			continue // said above
+			// said above
 		case p.Unknown && l.options.Lenient:
 			l.Warnings = append(l.Warnings, p.Error()+"; it is left out")
 		default:
@@ -233,7 +242,10 @@ func mergeRule(path string) doctree.Rule {
 		return doctree.Custom
 	}
 	for _, prefix := range freeForm {
-		if path == prefix || strings.HasPrefix(path, prefix+".") {
+		// Below it, not the map itself: saying nothing takes nothing away. For
+		// the environment that goes for each service, too.
+		below, found := strings.CutPrefix(path, prefix+".")
+		if found && (prefix != "spec.instance.environment" || strings.Contains(below, ".")) {
 			return doctree.Replace
 		}
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -33,6 +35,11 @@ func Resolve(tree *doctree.Node) (Config, error) {
 	if len(r.errs) > 0 {
 		return Config{}, errors.Join(r.errs...)
 	}
+	tree.Leaves(func(path string, leaf *doctree.Node) {
+		if !utf8.ValidString(leaf.Text()) {
+			r.add(&doctree.Problem{Origin: leaf.Origin, Message: path + ": the text is not UTF-8", Remedy: "write it in UTF-8; systemd drops a line that is not"})
+		}
+	})
 	var doc NodeConfig
 	if err := tree.Decode(&doc); err != nil {
 		return Config{}, fault.New(fault.Usage, "", "%s: %w", tree.Origin, err)
@@ -67,20 +74,31 @@ func (r *resolver) add(p *doctree.Problem) {
 	r.errs = append(r.errs, fault.New(fault.Usage, p.Remedy, "%w", p))
 }
 
-// fail reports a mistake in the value at a path below spec. The path is said
-// where the origin is a document; a flag says it itself.
+// fail reports a mistake in the value at a path below spec, such as
+// "kubelet.flags[2]".
 func (r *resolver) fail(path, remedy, format string, args ...any) {
+	r.failAt(strings.Split(path, "."), remedy, format, args...)
+}
+
+// failAt does so where keys may hold dots. The path is said where the origin is
+// a document; a flag says it itself.
+func (r *resolver) failAt(path []string, remedy, format string, args ...any) {
 	at := r.tree.Origin
 	message := fmt.Sprintf(format, args...)
 	n := r.tree
-	for key := range strings.SplitSeq("spec."+path, ".") {
-		key, _, _ = strings.Cut(key, "[")
-		if next := n.Get(key); next != nil {
-			n, at = next, next.Origin
+	for _, key := range append([]string{"spec"}, path...) {
+		name, index, isItem := strings.Cut(key, "[")
+		next := n.Get(name)
+		if i, err := strconv.Atoi(strings.TrimSuffix(index, "]")); isItem && err == nil && next != nil && i < len(next.List) {
+			next = next.List[i]
 		}
+		if next == nil {
+			break
+		}
+		n, at = next, next.Origin
 	}
 	if at.Line > 0 || n == r.tree {
-		message = "spec." + path + ": " + message
+		message = "spec." + strings.Join(path, ".") + ": " + message
 	}
 	r.add(&doctree.Problem{Origin: at, Message: message, Remedy: remedy})
 }
@@ -123,14 +141,15 @@ func (r *resolver) cluster(spec ClusterSpec) Cluster {
 			}
 		}
 	}
-	for _, ip := range spec.DNSAddresses {
+	for i, ip := range spec.DNSAddresses {
+		path := fmt.Sprintf("cluster.dnsAddresses[%d]", i)
 		addr, err := netip.ParseAddr(ip)
-		if err != nil {
-			r.fail("cluster.dnsAddresses", "write an IP address such as 10.100.0.10, several with commas and no spaces", "%q is not an IP address", ip)
+		if err != nil || addr.Zone() != "" {
+			r.fail(path, "write an IP address such as 10.100.0.10, several with commas and no spaces", "%q is not an IP address", ip)
 			continue
 		}
 		if v6 := addr.Is6(); v6 != (c.IPFamily == "ipv6") && c.IPFamily != "" || addr.IsUnspecified() {
-			r.fail("cluster.dnsAddresses", "write an address of the cluster's IP family", "%s cannot be the address of this cluster's DNS", ip)
+			r.fail(path, "write an address of the cluster's IP family", "%s cannot be the address of this cluster's DNS", ip)
 		}
 		c.DNSAddresses = append(c.DNSAddresses, addr)
 	}
@@ -142,7 +161,9 @@ func (r *resolver) cluster(spec ClusterSpec) Cluster {
 		r.fail("cluster.id", "copy id of `aws eks describe-cluster`", "%s is not the id of a cluster", short(spec.ID))
 	}
 	if spec.DescribeRetries != nil {
-		c.DescribeRetries = max(0, *spec.DescribeRetries)
+		if c.DescribeRetries = *spec.DescribeRetries; c.DescribeRetries < 0 {
+			r.fail("cluster.describeRetries", "write a number, 0 or more", "%d is not a number of attempts", c.DescribeRetries)
+		}
 	}
 	if spec.EnableOutpost != nil && *spec.EnableOutpost && spec.ID == "" && spec.APIServerEndpoint != "" {
 		r.fail("cluster.enableOutpost", "add the cluster's id (--cluster-id, or id in a document)", "a local cluster is authenticated by its id, which is not given")
@@ -152,19 +173,23 @@ func (r *resolver) cluster(spec ClusterSpec) Cluster {
 
 func (r *resolver) kubelet(spec KubeletSpec) Kubelet {
 	k := Kubelet{Config: spec.Config, ReservedPolicy: spec.KubeReserved.Policy, MaxPods: r.maxPods(spec)}
-	for _, item := range spec.Flags {
+	var items []int // of each word, the item that it stands in
+	for i, item := range spec.Flags {
 		// An item may hold several flags, or quotes: it has always been split
 		// once more on its way to kubelet.
 		words, err := SplitWords(item)
 		if err != nil {
-			r.fail("kubelet.flags", "close every quote", "%s: %v", short(item), err)
+			r.fail(fmt.Sprintf("kubelet.flags[%d]", i), "close every quote", "%s: %v", short(item), err)
 		}
 		k.Flags = append(k.Flags, words...)
+		for range words {
+			items = append(items, i)
+		}
 	}
-	r.flags(k)
-	for key, want := range map[string]string{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"} {
-		if value, given := spec.Config[key]; given && value != want {
-			r.fail("kubelet.config."+key, "write "+want+", or leave it out", "%v is not what kubelet reads", value)
+	r.flags(k, func(word int) string { return fmt.Sprintf("kubelet.flags[%d]", items[word]) })
+	for _, field := range []struct{ key, want string }{{"apiVersion", "kubelet.config.k8s.io/v1beta1"}, {"kind", "KubeletConfiguration"}} {
+		if value, given := spec.Config[field.key]; given && value != field.want {
+			r.fail("kubelet.config."+field.key, "write "+field.want+", or leave it out", "%v is not what kubelet reads", value)
 		}
 	}
 	return k
@@ -172,9 +197,13 @@ func (r *resolver) kubelet(spec KubeletSpec) Kubelet {
 
 func (r *resolver) maxPods(spec KubeletSpec) MaxPods {
 	m := MaxPods{Mode: spec.MaxPods.Mode, CustomNetworking: spec.MaxPods.CustomNetworking, Cap: spec.MaxPods.Cap}
-	for name, given := range map[string]*int{"value": spec.MaxPods.Value, "maxENIs": spec.MaxPods.MaxENIs, "reservedENIs": spec.MaxPods.ReservedENIs} {
-		if given != nil && *given < 0 {
-			r.fail("kubelet.maxPods."+name, "write 0 or more", "%d is less than nothing", *given)
+	for _, field := range []struct {
+		name  string
+		given *int
+		least int
+	}{{"value", spec.MaxPods.Value, 1}, {"maxENIs", spec.MaxPods.MaxENIs, 0}, {"reservedENIs", spec.MaxPods.ReservedENIs, 0}} {
+		if field.given != nil && *field.given < field.least {
+			r.fail("kubelet.maxPods."+field.name, fmt.Sprintf("write %d or more", field.least), "%d is too small", *field.given)
 		}
 	}
 	if spec.MaxPods.Value != nil {
@@ -220,41 +249,47 @@ func (r *resolver) containerd(spec ContainerdSpec) Containerd {
 			r.fail("containerd.configFile", "leave one of the two out", "a file that replaces the configuration and a configuration to merge contradict each other")
 		}
 	}
+	if _, found := controlCharacter(spec.ConfigFile); found {
+		r.fail("containerd.configFile", "name a file", "%q is not a path", spec.ConfigFile)
+	}
 	return Containerd{ConfigFile: spec.ConfigFile, Config: spec.Config, BaseRuntimeSpec: spec.BaseRuntimeSpec}
 }
 
 var (
 	serviceNamePattern  = regexp.MustCompile(`^[A-Za-z0-9:_.@-]{1,255}$`)
+	mountPathPattern    = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+/?$`)
 	variableNamePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
 func (r *resolver) instance(spec InstanceSpec) Instance {
 	i := Instance{LocalStorage: spec.LocalStorage, Environment: spec.Environment, Network: spec.Network}
-	if p := spec.LocalStorage.MountPath; p != "" && (!strings.HasPrefix(p, "/") || strings.Contains(p, "..")) {
-		r.fail("instance.localStorage.mountPath", "write an absolute path", "%q is not an absolute path", p)
+	if p := spec.LocalStorage.MountPath; p != "" && (!mountPathPattern.MatchString(p) || slices.Contains(strings.Split(p, "/"), "..")) {
+		r.fail("instance.localStorage.mountPath", "write an absolute path of letters, digits, dots, dashes and underscores", "%q is not such a path", p)
 	}
 	for _, service := range slices.Sorted(maps.Keys(spec.Environment)) {
 		if !serviceNamePattern.MatchString(service) {
 			r.fail("instance.environment", "write the name of a systemd service, or default", "%q is not the name of a service", service)
 		}
 		for _, name := range slices.Sorted(maps.Keys(spec.Environment[service])) {
-			path := "instance.environment." + service + "." + name
+			path := []string{"instance", "environment", service, name}
 			if !variableNamePattern.MatchString(name) {
-				r.fail(path, "write letters, digits and _", "%q is not the name of a variable", name)
+				r.failAt(path, "write letters, digits and _", "%q is not the name of a variable", name)
 			}
 			if c, found := controlCharacter(spec.Environment[service][name]); found {
-				r.fail(path, "remove it", "the value holds the control character %q", c)
+				r.failAt(path, "remove it", "the value holds the control character %q", c)
 			}
 		}
 	}
-	for _, server := range spec.Network.Nameservers {
-		if _, err := netip.ParseAddr(server); err != nil {
-			r.fail("instance.network.nameservers", "write IP addresses", "%q is not an IP address", server)
+	for n, server := range spec.Network.Nameservers {
+		if addr, err := netip.ParseAddr(server); err != nil || addr.Zone() != "" {
+			r.fail(fmt.Sprintf("instance.network.nameservers[%d]", n), "write IP addresses", "%q is not an IP address", server)
 		}
 	}
-	for _, domain := range spec.Network.Domains {
-		if !prefixPattern.MatchString(strings.TrimSuffix(strings.ToLower(domain), ".")) {
-			r.fail("instance.network.domains", "write DNS names", "%q is not a DNS name", domain)
+	for n, domain := range spec.Network.Domains {
+		// systemd-resolved takes a tilde for a domain that only routes queries.
+		name := strings.TrimSuffix(strings.TrimPrefix(strings.ToLower(domain), "~"), ".")
+		if domain != "~." && !prefixPattern.MatchString(name) {
+			r.fail(fmt.Sprintf("instance.network.domains[%d]", n), "write DNS names", "%q is not a DNS name", domain)
 		}
 	}
 	return i
@@ -275,19 +310,28 @@ func (r *resolver) proxy(spec ProxySpec) Proxy {
 	if p.HTTPS == "" {
 		p.HTTPS = p.HTTP
 	}
-	for name, value := range map[string]string{"http": spec.HTTP, "https": spec.HTTPS} {
-		if value == "" {
+	for _, field := range []struct{ name, value string }{{"http", spec.HTTP}, {"https", spec.HTTPS}} {
+		if field.value == "" {
 			continue
 		}
-		if u, err := url.Parse(value); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		if u, err := url.Parse(field.value); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			// The value may hold a password and is not repeated.
-			r.fail("proxy."+name, "write http://HOST:PORT", "this is not the URL of a proxy")
+			r.fail("proxy."+field.name, "write http://HOST:PORT", "this is not the URL of a proxy")
+		}
+	}
+	for i, entry := range spec.NoProxy {
+		if entry == "" || strings.ContainsFunc(entry, func(c rune) bool { return c <= ' ' || c == ',' || c == 0x7f }) {
+			r.fail(fmt.Sprintf("proxy.noProxy[%d]", i), "write one host, domain or CIDR an item", "%q is not one", entry)
 		}
 	}
 	return p
 }
 
 func (r *resolver) pauseImage(spec RuntimeSpec) PauseImage {
+	var doc map[string]any
+	if spec.DockerConfig != "" && json.Unmarshal([]byte(spec.DockerConfig), &doc) != nil {
+		r.fail("runtime.dockerConfig", "write a JSON object", "it is not a JSON object")
+	}
 	if spec.PauseAccount != "" && !accountPattern.MatchString(spec.PauseAccount) {
 		r.fail("runtime.pauseAccount", "write a 12-digit AWS account", "%q is not a 12-digit AWS account", spec.PauseAccount)
 	}
@@ -315,22 +359,19 @@ func (r *resolver) featureGates(given map[string]bool) {
 
 // flags checks what kubelet would refuse at its start, when nobody is looking
 // any more.
-func (r *resolver) flags(k Kubelet) {
+func (r *resolver) flags(k Kubelet, place func(word int) string) {
 	if len(k.Flags) > 0 && !isFlag(k.Flags[0]) {
-		r.fail("kubelet.flags", "write kubelet's flags, such as '--node-labels=team=blue'", "%s is not a flag", short(k.Flags[0]))
+		r.fail(place(0), "write kubelet's flags, such as '--node-labels=team=blue'", "%s is not a flag", short(k.Flags[0]))
 	}
-	for _, w := range k.Flags {
+	for i, w := range k.Flags {
 		if _, found := controlCharacter(w); found {
-			r.fail("kubelet.flags", "remove it", "%q holds a control character", w)
-		}
-		if !utf8.ValidString(w) {
-			r.fail("kubelet.flags", "write it in UTF-8; systemd drops the whole line otherwise", "%q is not UTF-8", w)
+			r.fail(place(i), "remove it", "%q holds a control character", w)
 		}
 	}
-	for _, word := range k.stray() {
-		r.fail("kubelet.flags", "remove it, or put quotes around a value that contains spaces", "%s follows no flag that could take it: kubelet would refuse to start", short(word))
+	for _, i := range k.stray() {
+		r.fail(place(i), "remove it, or put quotes around a value that contains spaces", "%s follows no flag that could take it: kubelet would refuse to start", short(k.Flags[i]))
 	}
-	for name, value := range k.flags {
+	k.each(func(i int, name, value string) bool {
 		switch name {
 		case "node-labels":
 			for label := range strings.SplitSeq(value, ",") {
@@ -338,7 +379,7 @@ func (r *resolver) flags(k Kubelet) {
 					continue
 				}
 				if err := CheckLabel(label); err != nil {
-					r.fail("kubelet.flags", labelRemedy(label), "--node-labels: kubelet would refuse %q: %v", label, err)
+					r.fail(place(i), labelRemedy(label), "--node-labels: kubelet would refuse %q: %v", label, err)
 				}
 			}
 		case "register-with-taints":
@@ -347,11 +388,12 @@ func (r *resolver) flags(k Kubelet) {
 					continue
 				}
 				if err := CheckTaint(taint); err != nil {
-					r.fail("kubelet.flags", "write key=value:NoSchedule, with NoSchedule, PreferNoSchedule or NoExecute", "--register-with-taints: kubelet would refuse %q: %v", taint, err)
+					r.fail(place(i), "write key=value:NoSchedule, with NoSchedule, PreferNoSchedule or NoExecute", "--register-with-taints: kubelet would refuse %q: %v", taint, err)
 				}
 			}
 		}
-	}
+		return true
+	})
 }
 
 // decodeCA decodes a certificate authority and makes sure that it is one.

@@ -52,7 +52,7 @@ func checkEndpoint(endpoint string) error {
 	if err != nil {
 		return fmt.Errorf("not a URL: %q", endpoint)
 	}
-	if u.Scheme != "https" || u.Host == "" {
+	if u.Scheme != "https" || u.Hostname() == "" {
 		return fmt.Errorf("%q is not a URL that begins with https://", endpoint)
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
