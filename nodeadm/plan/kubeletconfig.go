@@ -150,7 +150,45 @@ func (b *builder) checkUserFields() error {
 		}
 		errs = append(errs, fault.New(fault.Usage, remedy, "%s: spec.kubelet.config.%s: kubelet %s has no such field", b.config.Origin("spec.kubelet.config."+name), name, b.facts.Host.Kubelet))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, b.checkUserKinds("", b.config.Kubelet.Config, kubeletDefaults(b.facts.Host.Kubelet))...)...)
+}
+
+// checkUserKinds refuses values of another kind than the same field has in
+// nodeadm's own document, such as text for a number: kubelet would not start.
+func (b *builder) checkUserKinds(prefix string, user, own map[string]any) (errs []error) {
+	for _, key := range slices.Sorted(maps.Keys(user)) {
+		path := prefix + key
+		reference, known := own[key]
+		if path == "maxPods" {
+			reference, known = 0, true
+		}
+		if !known || user[key] == nil || kindOf(user[key]) == kindOf(reference) {
+			nested, isMap := user[key].(map[string]any)
+			if below, refIsMap := reference.(map[string]any); isMap && refIsMap {
+				errs = append(errs, b.checkUserKinds(path+".", nested, below)...)
+			}
+			continue
+		}
+		text, _ := json.Marshal(user[key]) // it was JSON before
+		errs = append(errs, fault.New(fault.Usage, "write "+kindOf(reference), "%s: spec.kubelet.config.%s must be %s, and is %s",
+			b.config.Origin("spec.kubelet.config."+path), path, kindOf(reference), text))
+	}
+	return errs
+}
+
+// kindOf is the kind of a value in JSON, in words.
+func kindOf(v any) string {
+	switch v.(type) {
+	case map[string]any:
+		return "a map"
+	case []any:
+		return "a list"
+	case bool:
+		return "true or false"
+	case string:
+		return "text"
+	}
+	return "a number"
 }
 
 // foreignKubeletConfig is the part of the document on the node that nodeadm

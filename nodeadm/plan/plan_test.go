@@ -330,6 +330,27 @@ func TestHealthURL(t *testing.T) {
 	}
 }
 
+// A value of the wrong kind would only be found by kubelet, when nobody looks.
+func TestUserValuesOfTheWrongKind(t *testing.T) {
+	for _, test := range []struct {
+		config map[string]any
+		want   string
+	}{
+		{map[string]any{"maxPods": "20"}, "maxPods must be a number"},
+		{map[string]any{"authentication": map[string]any{"anonymous": true}}, "authentication.anonymous must be a map"},
+		{map[string]any{"tlsCipherSuites": "x"}, "tlsCipherSuites must be a list"},
+		{map[string]any{"serverTLSBootstrap": "yes"}, "serverTLSBootstrap must be true or false"},
+		{map[string]any{"featureGates": map[string]any{"RotateKubeletServerCertificate": "true"}}, "featureGates.RotateKubeletServerCertificate must be true or false"},
+		{map[string]any{"maxPods": json.Number("20"), "clusterDomain": "x", "registryPullQPS": json.Number("5"), "address": nil}, ""},
+	} {
+		c, f := node(t, 34)
+		c.Kubelet.Config = test.config
+		if err := CheckKubelet(c, f.Host.Kubelet); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v: %v, want %q", test.config, err, test.want)
+		}
+	}
+}
+
 // On a distribution that is not made for EKS kubelet would not start without.
 func TestKernelDefaults(t *testing.T) {
 	c, f := node(t, 34)
