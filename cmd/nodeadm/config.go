@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 
@@ -164,7 +165,7 @@ func showConfig(c *cli.Context) error {
 	}
 	var values []shown
 	documents.Tree.Leaves(func(path string, leaf *doctree.Node) {
-		values = append(values, shown{path, redact(path, leaf.Text()), leaf.Origin.String()})
+		values = append(values, shown{path, redact(leaf.Text()), leaf.Origin.String()})
 	})
 	for _, o := range planned.Plan.Origins {
 		values = append(values, shown{"kubelet-config.json: " + o.Path, o.Value, o.From})
@@ -178,17 +179,10 @@ func showConfig(c *cli.Context) error {
 	})
 }
 
-// redact keeps passwords of proxies out of what people paste.
-func redact(path, value string) string {
-	if !strings.Contains(strings.ToLower(path), "proxy") {
-		return value
-	}
-	scheme, rest, found := strings.Cut(value, "://")
-	if at := strings.LastIndex(rest, "@"); found && at >= 0 {
-		return scheme + "://…" + rest[at:]
-	}
-	return value
-}
+// redact keeps passwords in URLs out of what people paste.
+func redact(value string) string { return userInfo.ReplaceAllString(value, "://…@") }
+
+var userInfo = regexp.MustCompile(`://[^/@\s"]+@`)
 
 func shorten(s string) string {
 	s = strings.ReplaceAll(s, "\n", "\\n")

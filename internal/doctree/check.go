@@ -37,7 +37,7 @@ func (c *checker) check(n *Node, t reflect.Type, path, enum string) {
 	switch t.Kind() {
 	case reflect.Struct:
 		if !n.IsMap {
-			c.fail(n.Origin, "write fields below it, indented", "%s must be a group of fields, and is %s", named(path), kindOf(n))
+			c.fail(n.Origin, "write fields below it, indented", "%s must be a group of fields, and is %s", named(path), kindOf(path, n))
 			return
 		}
 		fields := Fields(t)
@@ -53,7 +53,7 @@ func (c *checker) check(n *Node, t reflect.Type, path, enum string) {
 		}
 	case reflect.Map:
 		if !n.IsMap {
-			c.fail(n.Origin, "write names and values below it, indented", "%s must be a map, and is %s", named(path), kindOf(n))
+			c.fail(n.Origin, "write names and values below it, indented", "%s must be a map, and is %s", named(path), kindOf(path, n))
 			return
 		}
 		for _, key := range n.Keys() {
@@ -61,7 +61,7 @@ func (c *checker) check(n *Node, t reflect.Type, path, enum string) {
 		}
 	case reflect.Slice:
 		if !n.IsList {
-			c.fail(n.Origin, "write it as [a, b], or one item a line after a dash", "%s must be a list, and is %s", named(path), kindOf(n))
+			c.fail(n.Origin, "write it as [a, b], or one item a line after a dash", "%s must be a list, and is %s", named(path), kindOf(path, n))
 			return
 		}
 		for i, item := range n.List {
@@ -118,7 +118,7 @@ func (c *checker) scalar(n *Node, t reflect.Type, path, enum string) {
 		if t.Kind() == reflect.String && !n.IsMap && !n.IsList {
 			remedy = "put quotes around it"
 		}
-		c.fail(n.Origin, remedy, "%s must be %s, and is %s", named(path), want, kindOf(n))
+		c.fail(n.Origin, remedy, "%s must be %s, and is %s", named(path), want, kindOf(path, n))
 		return
 	}
 	if enum == "" {
@@ -167,7 +167,14 @@ func named(path string) string {
 	return path
 }
 
-func kindOf(n *Node) string {
+// kindOf says what a value is. Text is repeated only where it cannot be a
+// secret: proxies and environments hold passwords.
+func kindOf(path string, n *Node) string {
+	if lower := strings.ToLower(path); strings.Contains(lower, "proxy") || strings.Contains(lower, "environment") {
+		if _, isText := n.Scalar.(string); isText {
+			return "text"
+		}
+	}
 	switch {
 	case n.IsMap:
 		return "a map"

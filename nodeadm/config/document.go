@@ -125,7 +125,7 @@ func (l *loader) part(source string, several bool, p userdata.Part) (used bool, 
 	l.order = append(l.order, name)
 	ours := p.ContentType == mediaType
 	switch {
-	case p.Problem != nil && ours:
+	case p.Problem != nil && (ours || strings.Contains(strings.ToLower(p.Declared), "node.eks.aws")):
 		l.errs = append(l.errs, fault.Wrap(fault.Usage, p.Problem))
 		return false, p.Problem.Error()
 	case p.Problem != nil:

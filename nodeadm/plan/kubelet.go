@@ -67,7 +67,7 @@ func (b *builder) checkUserFlags() error {
 		if nearest := suggest.Nearest(plain, known); nearest != "" && remedy == "leave it out" {
 			remedy = "did you mean --" + nearest + "?"
 		}
-		errs = append(errs, fault.New(fault.Usage, remedy, "--kubelet-extra-args: kubelet %s has no flag --%s", v, name))
+		errs = append(errs, fault.New(fault.Usage, remedy, "%s: kubelet %s has no flag --%s", b.config.Origin("spec.kubelet.flags"), v, name))
 	}
 	for _, name := range []string{"config", "kubeconfig"} {
 		if value, given := b.config.Kubelet.Flag(name); given && value != layout.KubeletConfig && value != layout.Kubeconfig {
@@ -75,7 +75,7 @@ func (b *builder) checkUserFlags() error {
 		}
 	}
 	if value, _ := b.config.Kubelet.Flag("cloud-provider"); value == "aws" && v.Minor > 26 {
-		errs = append(errs, fault.New(fault.Usage, "leave it out", "--kubelet-extra-args: kubelet %s has no cloud provider aws; it was removed in 1.27", v))
+		errs = append(errs, fault.New(fault.Usage, "leave it out", "kubelet's flags: kubelet %s has no cloud provider aws; it was removed in 1.27", v))
 	}
 	return errors.Join(errs...)
 }

@@ -148,7 +148,7 @@ func (b *builder) maxPods() (MaxPods, error) {
 			m.Effective, m.Source = n, "kubelet-config.json as it stood"
 		}
 	}
-	if value, given := b.config.Kubelet.Config["maxPods"]; given {
+	if value, given := b.config.Kubelet.Config["maxPods"]; given && value != nil {
 		n, err := strconv.Atoi(fmt.Sprint(value))
 		if err != nil || n < 0 {
 			return m, fault.New(fault.Usage, "write a number", "spec.kubelet.config.maxPods: %v is not a number of pods", value)
