@@ -65,7 +65,13 @@ func (c *checker) check(n *Node, t reflect.Type, path, enum string) {
 			return
 		}
 		for i, item := range n.List {
+			before := len(c.problems)
 			c.check(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i), enum)
+			for _, p := range c.problems[before:] {
+				if p.Drop == nil { // one wrong item must not hide the others
+					p.Drop = func() { n.List = slices.DeleteFunc(n.List, func(other *Node) bool { return other == item }) }
+				}
+			}
 		}
 	default:
 		c.scalar(n, t, path, enum)

@@ -75,9 +75,9 @@ func TestCheckRefuses(t *testing.T) {
 		{"kind: Mont", "1:7", `"Mont"`, "did you mean Mount?", "{}"},
 		{"kind: qqqqqqqqqqqqq", "1:7", "not known", "write RAID0 or RAID10 or Mount", "{}"},
 		{"only: v2", "1:7", `only is "v2"`, "write v1", "{}"},
-		{"kinds: [PodLogs, podlog]", "1:18", `kinds[1] is "podlog", which is not known`, "did you mean PodLogs?", "{}"},
+		{"kinds: [PodLogs, podlog]", "1:18", `kinds[1] is "podlog", which is not known`, "did you mean PodLogs?", `{"kinds":["PodLogs"]}`},
 		{"kinds: PodLogs", "1:8", `kinds must be a list, and is the text "PodLogs"`, "write it as [a, b], or one item a line after a dash", "{}"},
-		{"kinds: [[PodLogs]]", "1:9", "kinds[0] must be text, and is a list", "", "{}"},
+		{"kinds: [[PodLogs]]", "1:9", "kinds[0] must be text, and is a list", "", `{"kinds":[]}`},
 		{"any: x", "1:6", `any must be a map, and is the text "x"`, "write names and values below it, indented", "{}"},
 		{"any: [x]", "1:6", "any must be a map, and is a list", "", "{}"},
 		{"gates: {a: true, b: 'false'}", "1:21", `gates.b must be true or false, and is the text "false"`, "", `{"gates":{"a":true}}`},
@@ -85,7 +85,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"nested: {a: b}", "1:13", `nested.a must be a map, and is the text "b"`, "", `{"nested":{}}`},
 		{"inner: x", "1:8", `inner must be a group of fields, and is the text "x"`, "write fields below it, indented", "{}"},
 		{"inner: [1]", "1:8", "inner must be a group of fields, and is a list", "", "{}"},
-		{"inners: [x]", "1:10", `inners[0] must be a group of fields, and is the text "x"`, "", "{}"},
+		{"inners: [x]", "1:10", `inners[0] must be a group of fields, and is the text "x"`, "", `{"inners":[]}`},
 		{"inners: {port: 1}", "1:9", "inners must be a list, and is a map", "", "{}"},
 		{"[1]", "1:1", "the document must be a group of fields, and is a list", "", "[1]"},
 		{"x", "1:1", `the document must be a group of fields, and is the text "x"`, "", "x"},
@@ -137,7 +137,7 @@ func TestCheckReportsAll(t *testing.T) {
 	for _, p := range problems {
 		p.Drop()
 	}
-	if got := tree.Text(); got != `{"gates":{"b":true},"inner":{"serverName":"ok"}}` {
+	if got := tree.Text(); got != `{"gates":{"b":true},"inner":{"serverName":"ok"},"inners":[{}],"kinds":[]}` {
 		t.Errorf("what is left is %s", got)
 	}
 }
