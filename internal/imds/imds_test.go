@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -523,6 +524,9 @@ func TestProxyIsIgnored(t *testing.T) {
 	endpoint := strings.Replace(base, "127.0.0.1", "0.0.0.0", 1)
 	r, _ := http.NewRequest(http.MethodGet, endpoint, nil)
 	if proxy, err := http.ProxyFromEnvironment(r); err != nil || proxy == nil || proxy.String() != dead {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("net/http goes by an environment it read earlier (proxy %v, %v): nothing is proved", proxy, err)
+		}
 		t.Skipf("net/http goes by an environment it read earlier (proxy %v, %v): nothing is proved", proxy, err)
 	}
 	var mac string
