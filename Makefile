@@ -6,8 +6,10 @@ COMMIT  := $(shell git rev-parse --verify -q HEAD || echo unknown)
 DATE    := $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
 
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
-# urfave_cli_no_docs leaves out the man-page generator and its markdown parser.
-GOBUILD := CGO_ENABLED=0 go build -trimpath -tags urfave_cli_no_docs -buildvcs=false -ldflags "$(LDFLAGS)"
+# urfave_cli_no_docs leaves out the man-page generator and its markdown parser,
+# nethttpomithttp2 HTTP/2, which nothing here needs (0.6 MB).
+TAGS := urfave_cli_no_docs,nethttpomithttp2
+GOBUILD := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -buildvcs=false -ldflags "$(LDFLAGS)"
 
 # Modules besides the agent's own; each keeps its dependencies to itself.
 MODULES := data/refresh test/machine/standin test/celdiff
@@ -23,12 +25,12 @@ run: build ## a bootstrap on this machine, against a simulated instance
 test: lint test-go test-machine ## everything; as root the machine tests too
 
 test-go: build ## all tests that need no machine
-	go test -tags urfave_cli_no_docs $$(go list ./... | grep -v '/test/machine$$')
+	go test -tags $(TAGS) $$(go list ./... | grep -v '/test/machine$$')
 	for module in $(MODULES); do (cd $$module && go test ./...) || exit 1; done
 
 test-machine: build ## tests on a booted systemd; needs root and Debian's tools
 	test/machine/prepare.sh
-	go test -tags urfave_cli_no_docs -timeout 25m -v ./test/machine/...
+	go test -tags $(TAGS) -timeout 25m -v ./test/machine/...
 
 lint: ## formatting, vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }

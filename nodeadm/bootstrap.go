@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +20,6 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/sys/unix"
 
 	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
@@ -60,20 +58,22 @@ type Options struct {
 	Log       logrus.FieldLogger
 }
 
-// proxy is the proxy that the configuration names, for nodeadm's own calls; nil
-// leaves that to the environment.
-func (b *bootstrap) proxy() func(*url.URL) (*url.URL, error) {
-	variables := maps.Clone(b.config.Instance.Environment["default"])
-	if variables == nil {
-		variables = map[string]string{}
+// ProxyEnvironment is the proxy that a configuration names, as environment
+// variables. Whoever runs a bootstrap sets them for its own process before the
+// first call, since nodeadm goes to AWS the way the node will.
+func ProxyEnvironment(c config.Config) map[string]string {
+	given := maps.Clone(c.Instance.Environment["default"])
+	if given == nil {
+		given = map[string]string{}
 	}
-	maps.Copy(variables, plan.Proxy(b.config, facts.Facts{}))
-	get := func(name string) string { return cmp.Or(variables[name], variables[strings.ToLower(name)]) }
-	settings := httpproxy.Config{HTTPProxy: get("HTTP_PROXY"), HTTPSProxy: get("HTTPS_PROXY"), NoProxy: get("NO_PROXY")}
-	if settings.HTTPProxy == "" && settings.HTTPSProxy == "" {
-		return nil
+	maps.Copy(given, plan.Proxy(c, facts.Facts{}))
+	variables := map[string]string{}
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
+		if value := cmp.Or(given[name], given[strings.ToLower(name)]); value != "" {
+			variables[name] = value
+		}
 	}
-	return settings.ProxyFunc()
+	return variables
 }
 
 // Waiting says what the run is waiting for, so that it is never silent.
@@ -229,7 +229,7 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 		IMDS: metadata,
 		AWS: func(region string) *awsapi.Client {
 			o := b.options.AWS
-			o.Region, o.IMDS, o.Proxy = region, metadata, b.proxy()
+			o.Region, o.IMDS = region, metadata
 			o.Report = b.options.Waiting
 			return awsapi.New(o)
 		},

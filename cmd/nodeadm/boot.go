@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/nodeadm"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 )
 
 // bootFlags are shared by every command that can make a node.
@@ -93,4 +95,15 @@ func awsOptions() awsapi.Options {
 		SecretAccessKey: os.Getenv("AWS_SECRET_ACCESS_KEY"),
 		SessionToken:    os.Getenv("AWS_SESSION_TOKEN"),
 	}
+}
+
+// useProxy makes this process go through the proxy that the configuration
+// names; net/http reads it from the environment.
+func useProxy(wanted config.Config) error {
+	for name, value := range nodeadm.ProxyEnvironment(wanted) {
+		if err := errors.Join(os.Setenv(name, value), os.Setenv(strings.ToLower(name), value)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -159,6 +159,9 @@ func showConfig(c *cli.Context) error {
 			options.KubeletVersion = simulatedKubelet
 		}
 	}
+	if err := useProxy(wanted); err != nil {
+		return err
+	}
 	planned, err := nodeadm.Plan(c.Context, wanted, options)
 	if err != nil {
 		return err

@@ -97,6 +97,9 @@ func noDocument(documents config.Documents) error {
 
 // boot makes the node and says if there was nothing to do.
 func boot(c *cli.Context, wanted config.Config, options nodeadm.Options) error {
+	if err := useProxy(wanted); err != nil {
+		return err
+	}
 	result, err := nodeadm.Bootstrap(c.Context, wanted, options)
 	if err != nil {
 		return err

@@ -5,12 +5,16 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/eks-bootstrap/nodeadm/internal/simulator"
 )
@@ -375,5 +379,31 @@ func TestDeniedEndsAtOnce(t *testing.T) {
 		if took := time.Since(start); took > 20*time.Second {
 			t.Errorf("%s: it took %s to say no", action, took)
 		}
+	}
+}
+
+// A proxy that the configuration names is used for AWS APIs, and never for
+// instance metadata.
+func TestProxyOfTheConfiguration(t *testing.T) {
+	server := simulator.New(simulator.Default())
+	endpoint, stop, err := server.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	var proxied []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proxied = append(proxied, r.URL.String())
+		server.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	document := filepath.Join(t.TempDir(), "node.yaml")
+	if err := os.WriteFile(document, []byte("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  cluster: {name: ironman-2022}\n  proxy: {http: \""+proxy.URL+"\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_ENDPOINT_URL_EKS", "http://eks.invalid")
+	_, errs, code := program(t, "nodeadm", "init", "-c", "file://"+document, "--root", t.TempDir(), "--imds-endpoint", endpoint, "--kubelet-version", "1.34.4", "--timeout", "5s")
+	if diff := cmp.Diff([]string{"http://eks.invalid/clusters/ironman-2022"}, proxied); code != 0 || diff != "" {
+		t.Errorf("exit %d, through the proxy (-want +got):\n%s\n%s", code, diff, errs)
 	}
 }

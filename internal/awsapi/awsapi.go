@@ -33,8 +33,6 @@ type Options struct {
 	// ("EC2", "EKS"); the empty key stands for all services. These are the
 	// values of AWS_ENDPOINT_URL_<SERVICE> and AWS_ENDPOINT_URL.
 	Endpoints map[string]string
-	// Proxy chooses the proxy for a request; nil: as the environment says.
-	Proxy func(*url.URL) (*url.URL, error)
 	// UseFIPS and UseDualStack choose AWS's endpoint variants.
 	UseFIPS, UseDualStack bool
 	// AccessKeyID, SecretAccessKey and SessionToken are used if set; otherwise
@@ -63,16 +61,8 @@ func New(o Options) *Client {
 		Region:      o.Region,
 		Credentials: provider,
 		Retryer:     func() aws.Retryer { return aws.NopRetryer{} },
-		HTTPClient:  &http.Client{Timeout: 10 * time.Second, Transport: transport(o.Proxy)},
+		HTTPClient:  &http.Client{Timeout: 10 * time.Second},
 	}}
-}
-
-func transport(proxy func(*url.URL) (*url.URL, error)) http.RoundTripper {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	if proxy != nil {
-		t.Proxy = func(r *http.Request) (*url.URL, error) { return proxy(r.URL) }
-	}
-	return t
 }
 
 func (c *Client) endpoint(service string) *string {

@@ -16,7 +16,7 @@ import (
 // process, and returns its path on the host.
 func BuildNodeadm(t testing.TB) string {
 	t.Helper()
-	return built(t, target{dir: ".", pkg: "./cmd/nodeadm", name: "nodeadm", tags: "urfave_cli_no_docs"})
+	return built(t, target{dir: ".", pkg: "./cmd/nodeadm", name: "nodeadm", tags: "urfave_cli_no_docs,nethttpomithttp2"})
 }
 
 // StandInKubelet builds the program that takes kubelet's place (see the module
