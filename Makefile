@@ -9,7 +9,11 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.dat
 # urfave_cli_no_docs leaves out the man-page generator and its markdown parser,
 # nethttpomithttp2 HTTP/2, which nothing here needs (0.6 MB).
 TAGS := urfave_cli_no_docs,nethttpomithttp2
-GOBUILD := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -buildvcs=false -ldflags "$(LDFLAGS)"
+# Other people's packages are compiled without inlining: 0.6 MB less, and no
+# difference in time that could be measured.
+SMALL := $(foreach path,github.com mvdan.cc go.yaml.in sigs.k8s.io,-gcflags='$(path)/...=-l') -gcflags='github.com/eks-bootstrap/...='
+GOBUILD := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) $(SMALL) -buildvcs=false -ldflags "$(LDFLAGS)"
+BIN     := bin/nodeadm
 
 # Modules besides the agent's own; each keeps its dependencies to itself.
 MODULES := data/refresh test/machine/standin test/celdiff
@@ -17,7 +21,7 @@ MODULES := data/refresh test/machine/standin test/celdiff
 .PHONY: build run test test-go test-machine lint generate fuzz clean
 
 build: ## the static binary, bin/nodeadm
-	$(GOBUILD) -o bin/nodeadm ./cmd/nodeadm
+	$(GOBUILD) -o $(BIN) ./cmd/nodeadm
 
 run: build ## a bootstrap on this machine, against a simulated instance
 	bin/nodeadm simulate

@@ -20,7 +20,10 @@ require (
 	mvdan.cc/sh/v3 v3.14.1
 )
 
-require sigs.k8s.io/structured-merge-diff/v6 v6.4.2
+require (
+	github.com/rogpeppe/go-internal v1.16.0
+	sigs.k8s.io/structured-merge-diff/v6 v6.4.2
+)
 
 require (
 	github.com/aws/aws-sdk-go-v2/internal/configsources v1.5.9 // indirect
@@ -32,7 +35,6 @@ require (
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.2 // indirect
-	github.com/rogpeppe/go-internal v1.16.0 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/xrash/smetrics v0.0.0-20240521201337-686a1a2994c1 // indirect
 	go.yaml.in/yaml/v2 v2.4.2 // indirect

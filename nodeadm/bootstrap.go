@@ -12,15 +12,12 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sys/unix"
 
 	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
@@ -55,7 +52,17 @@ type Options struct {
 	Machine *facts.Machine
 	// Simulated: the image is taken to hold the programs that a node needs.
 	Simulated bool
-	Log       logrus.FieldLogger
+	// ForceConflicts takes over fields that a hand has changed.
+	ForceConflicts bool
+	// RollbackOnFailure brings the former configuration back where the services
+	// do not run with the new one.
+	RollbackOnFailure bool
+	// Command and Version are noted with what a run changes: what was asked
+	// for, and of which nodeadm.
+	Command, Version string
+	// Progress, if set, is told when a phase begins, n of count.
+	Progress func(phase string, n, count int)
+	Log      logrus.FieldLogger
 }
 
 // ProxyEnvironment is the proxy that a configuration names, as environment
@@ -86,12 +93,33 @@ func (o Options) Limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, o.Timeout)
 }
 
-// Result is what a bootstrap did.
+// Result is what a run did, or would do.
 type Result struct {
 	Plan    plan.Plan
 	Facts   facts.Facts
 	Changes []apply.Change
-	Done    []activate.Done
+	// Left are files that are not wanted any more and that somebody has changed.
+	Left []string
+	Done []activate.Done
+	// Steps is what a preview would do to units, in order.
+	Steps []activate.Step
+	// Interrupted: an earlier run was cut short, and the next one undoes it.
+	Interrupted bool
+	// Generation is the number under which the changes are kept, 0 if there
+	// were none.
+	Generation int
+	// RolledBack: the services did not run with the changes, and the former
+	// configuration is back.
+	RolledBack bool
+	// Phases are the phases of the run with the time they took.
+	Phases []Phase
+}
+
+// Phase is a phase that has ended.
+type Phase struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+	Failed  bool    `json:"failed,omitempty"`
 }
 
 // phase is one step of a bootstrap.
@@ -105,30 +133,62 @@ type phase struct {
 func Bootstrap(ctx context.Context, c config.Config, o Options) (Result, error) {
 	ctx, cancel := o.Limit(ctx)
 	defer cancel()
-	b := &bootstrap{config: c, options: o, root: rootfs.Root(o.Root), log: o.Log}
-	starts := b.root.Live() && !o.NoStart
-	unlock, err := b.lock(ctx)
-	if err != nil {
-		return b.result, err
-	}
-	defer unlock()
-	err = b.run(ctx, []phase{
-		{"facts", true, b.gather},
-		{"plan", true, b.build},
-		{"disks", c.LocalDisks != "", b.disks},
-		{"apply", true, b.apply},
-		{"activate", starts, b.activate},
-		{"verify", starts, b.verify},
+	b := newRun(o)
+	b.config = c
+	started := time.Now()
+	err := b.locked(ctx, func() error {
+		err := b.run(ctx, []phase{
+			{"facts", true, b.gather},
+			{"plan", true, b.build},
+			{"disks", c.LocalDisks != "", b.disks},
+			{"apply", true, b.apply},
+			{"activate", b.starts(), b.activate},
+			{"verify", b.starts(), b.verify},
+		})
+		err = b.conclude(ctx, err)
+		b.writeStatus(started, err)
+		return err
 	})
 	return b.result, err
 }
 
-// Plan works out what a bootstrap would make of the node, and changes nothing.
+// Preview works out what a bootstrap would change, and changes nothing.
+func Preview(ctx context.Context, c config.Config, o Options) (Result, error) {
+	ctx, cancel := o.Limit(ctx)
+	defer cancel()
+	b := newRun(o)
+	b.config = c
+	err := b.run(ctx, []phase{
+		{"facts", true, b.gather},
+		{"plan", true, b.build},
+		{"compare", true, b.compare},
+		{"journal", true, b.interrupted},
+		{"units", b.starts(), b.previewUnits},
+	})
+	return b.result, err
+}
+
+// interrupted finds out about a run that was cut short.
+func (b *bootstrap) interrupted(context.Context) error {
+	g, found, err := apply.Interrupted(b.root)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // only root may look there
+	}
+	if found {
+		b.log.Warnf("an earlier run (%s) was cut short while it wrote generation %d; the next run undoes that first", g.Command, g.Number)
+	}
+	b.result.Interrupted = found
+	return err
+}
+
+// Plan works out what a bootstrap would make of the node, without a look at
+// what stands there.
 func Plan(ctx context.Context, c config.Config, o Options) (Result, error) {
 	ctx, cancel := o.Limit(ctx)
 	defer cancel()
 	o.NoStart = true // what is missing on the image is only warned about
-	b := &bootstrap{config: c, options: o, root: rootfs.Root(o.Root), log: o.Log}
+	b := newRun(o)
+	b.config = c
 	err := b.run(ctx, []phase{{"facts", true, b.gather}, {"plan", true, b.build}})
 	return b.result, err
 }
@@ -144,62 +204,34 @@ type bootstrap struct {
 	result  Result
 }
 
-// lock keeps two runs from working on one root at the same time. The second one
-// waits, and says so.
-func (b *bootstrap) lock(ctx context.Context) (unlock func(), err error) {
-	path := b.options.Root
-	if b.root.Live() {
-		path = filepath.Dir(layout.PendingFile)
-		if err := os.MkdirAll(path, 0o755); err != nil {
-			return nil, fault.New(fault.Disk, "run nodeadm as root", "%w", err)
-		}
-	}
-	// The directory itself is locked: nothing is left behind in an image.
-	dir, err := os.Open(path)
-	if err != nil {
-		return nil, fault.New(fault.Disk, "run nodeadm as root", "%w", err)
-	}
-	for start, told := time.Now(), false; ; {
-		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { dir.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			dir.Close()
-			return nil, fault.New(fault.Disk, "", "lock %s: %w", path, err)
-		}
-		if !told {
-			b.log.Warnf("another run of nodeadm is at work on %s; waiting for it", b.options.Root)
-			told = true
-		}
-		select {
-		case <-ctx.Done():
-			dir.Close()
-			return nil, fault.New(fault.Disk, "wait for it, or see what it is doing: journalctl -t nodeadm", "another run of nodeadm was still at work on %s after %s", b.options.Root, time.Since(start).Round(time.Second))
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+func newRun(o Options) *bootstrap {
+	return &bootstrap{options: o, root: rootfs.Root(o.Root), log: o.Log}
 }
+
+// starts tells whether this run has to do with services at all.
+func (b *bootstrap) starts() bool { return b.root.Live() && !b.options.NoStart }
 
 func (b *bootstrap) run(ctx context.Context, phases []phase) error {
 	phases = slices.DeleteFunc(phases, func(p phase) bool { return !p.when })
-	defer func() {
-		if b.manager != nil {
-			b.manager.Close()
-		}
-	}()
+	defer b.disconnect()
 	for i, p := range phases {
 		step := fmt.Sprintf("%s %d/%d", p.name, i+1, len(phases))
 		b.log.Debug(step)
+		if b.options.Progress != nil {
+			b.options.Progress(p.name, i+1, len(phases))
+		}
 		start := time.Now()
-		if err := p.run(ctx); err != nil {
-			b.log.Errorf("%s failed after %s", step, time.Since(start).Round(time.Millisecond))
+		err := p.run(ctx)
+		took := time.Since(start)
+		b.result.Phases = append(b.result.Phases, Phase{p.name, took.Seconds(), err != nil})
+		if err != nil {
+			b.log.Errorf("%s failed after %s", step, took.Round(time.Millisecond))
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return fault.New(fault.Unexpected, "run it again; nothing was left half-done", "ended by a signal during %s", p.name)
 			}
 			return err
 		}
-		b.log.Infof("%s done in %s", step, time.Since(start).Round(time.Millisecond))
+		b.log.Infof("%s done in %s", step, took.Round(time.Millisecond))
 	}
 	return nil
 }
@@ -223,8 +255,10 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 			ContainerdConfigFile: b.config.Containerd.ConfigFile,
 			Machine:              b.options.Machine,
 			Simulated:            b.options.Simulated,
-			Applied:              b.record,
-			Partial:              !b.root.Live() || b.options.NoStart,
+			Own:                  b.record.Own(),
+			Before:               b.record.Documents,
+			Secret:               b.record.Secret(),
+			Partial:              !b.starts(),
 		},
 		IMDS: metadata,
 		AWS: func(region string) *awsapi.Client {
@@ -253,7 +287,7 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 
 // build makes the plan and says what people should know of it.
 func (b *bootstrap) build(context.Context) (err error) {
-	if b.result.Plan, err = plan.Build(b.config, b.result.Facts); err != nil {
+	if b.result.Plan, err = plan.Build(b.config, b.result.Facts, plan.Options{ForceConflicts: b.options.ForceConflicts}); err != nil {
 		return err
 	}
 	for _, w := range b.result.Plan.Warnings {
@@ -270,7 +304,7 @@ const disksProgram = "/usr/bin/setup-local-disks"
 // disks prepares instance store volumes before anything is written to where
 // they will be mounted.
 func (b *bootstrap) disks(ctx context.Context) error {
-	if !b.root.Live() || b.options.NoStart {
+	if !b.starts() {
 		b.log.Warn("instance store volumes are left alone: nothing is started")
 		return nil
 	}
@@ -284,19 +318,35 @@ func (b *bootstrap) disks(ctx context.Context) error {
 	return nil
 }
 
+// compare tells the plan from what stands on the node.
+func (b *bootstrap) compare(context.Context) (err error) {
+	b.result.Changes, b.result.Left, err = apply.Compare(b.root, b.result.Plan.Files, b.record)
+	for _, path := range b.result.Left {
+		b.log.Warnf("%s is not wanted any more and somebody has changed it since nodeadm wrote it; it is left as it is", path)
+	}
+	return err
+}
+
 // apply brings the files onto the disk.
-func (b *bootstrap) apply(context.Context) error {
-	changes, left, err := apply.Compare(b.root, b.result.Plan.Files, b.record)
+func (b *bootstrap) apply(ctx context.Context) error {
+	if err := b.compare(ctx); err != nil {
+		return err
+	}
+	units, err := b.unitsBefore(ctx)
 	if err != nil {
 		return err
 	}
-	for _, path := range left {
-		b.log.Warnf("%s is not wanted any more and somebody has changed it since nodeadm wrote it; it is left as it is", path)
+	changes := b.result.Changes
+	record, err := b.record.Next(b.result.Plan.Files, changes).Change(b.root)
+	if err != nil {
+		return err
 	}
 	if len(changes) == 0 {
-		return apply.Commit(b.root, b.result.Plan.Files, nil, b.record)
+		if record != nil {
+			return apply.CommitAlone(b.root, *record)
+		}
+		return nil
 	}
-	b.result.Changes = changes
 	if b.root.Live() {
 		// Before the first file changes, so that a run that is cut short in
 		// between leaves word for the next one.
@@ -308,11 +358,27 @@ func (b *bootstrap) apply(context.Context) error {
 			return err
 		}
 	}
-	if err := apply.Commit(b.root, b.result.Plan.Files, changes, b.record); err != nil {
+	if record != nil {
+		changes = append(slices.Clip(changes), *record)
+	}
+	// The dialect makes no difference to what is kept.
+	return b.commit("bootstrap", changes, units, b.result.Plan.HealthURL)
+}
+
+// commit makes changes and keeps them as a generation.
+func (b *bootstrap) commit(command string, changes []apply.Change, units []apply.Unit, healthURL string) (err error) {
+	g := apply.Generation{Command: command, Version: b.options.Version, Units: units, HealthURL: healthURL}
+	if b.root.Live() {
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		g.Time = &now
+	}
+	if b.result.Generation, err = apply.Commit(b.root, changes, g); err != nil {
 		return err
 	}
 	for _, c := range changes {
-		b.log.Infof("%s %s", c.Action, c.Path)
+		if c.Path != layout.AppliedFile {
+			b.log.Infof("%s %s", c.Action, c.Path)
+		}
 	}
 	return nil
 }
@@ -325,59 +391,60 @@ func (b *bootstrap) changed() []string {
 	return paths
 }
 
+// conclude notes how it went with what this run changed and, where the services
+// do not run with it and that is wanted, brings back what was there.
+func (b *bootstrap) conclude(ctx context.Context, err error) error {
+	if b.result.Generation == 0 {
+		return err
+	}
+	outcome, reason := apply.Applied, ""
+	switch {
+	case err != nil:
+		outcome, reason = apply.Failed, err.Error()
+	case b.starts():
+		outcome = apply.Healthy
+	}
+	if finish := apply.Finish(b.root, b.result.Generation, outcome, reason); finish != nil {
+		b.log.Warnf("the outcome of generation %d could not be noted: %v", b.result.Generation, finish)
+	}
+	if err == nil || !b.options.RollbackOnFailure {
+		return err
+	}
+	return b.rollBackFailure(ctx, err)
+}
+
 // activate brings up the units.
-func (b *bootstrap) activate(ctx context.Context) (err error) {
-	if b.manager, err = systemd.Connect(ctx); err != nil {
-		return fault.New(fault.Service, "on a machine without systemd use --root DIR or --no-start", "%w", err)
+func (b *bootstrap) activate(ctx context.Context) error {
+	if err := b.connect(ctx); err != nil {
+		return err
 	}
 	pending, err := b.pending()
 	if err != nil {
 		return err
 	}
 	stale := activate.Stale(b.result.Plan.Units, b.changed(), pending)
-	b.result.Done, err = activate.Units(ctx, b.manager, b.result.Plan.Units, stale, b.changed())
-	for _, d := range b.result.Done {
-		b.log.Infof("%s %s: %s", d.Action, d.Unit, d.Why)
-	}
+	done, err := activate.Units(ctx, b.manager, b.result.Plan.Units, stale, b.changed())
+	b.did(done)
 	if err != nil {
 		return err
 	}
 	return b.setPending(nil)
 }
 
+func (b *bootstrap) did(done []activate.Done) {
+	b.result.Done = append(b.result.Done, done...)
+	for _, d := range done {
+		b.log.Infof("%s %s: %s", d.Action, d.Unit, d.Why)
+	}
+}
+
 // verify makes sure that kubelet stays up.
 func (b *bootstrap) verify(ctx context.Context) error {
+	return b.healthy(ctx, b.result.Plan.HealthURL)
+}
+
+func (b *bootstrap) healthy(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	return activate.Healthy(ctx, b.manager, layout.KubeletService, b.result.Plan.HealthURL, func(message string) { b.log.Warn(message) })
-}
-
-// pending are the units that an earlier run in this boot left with an older
-// configuration.
-func (b *bootstrap) pending() ([]string, error) {
-	data, err := b.root.ReadFile(layout.PendingFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fault.New(fault.Disk, "", "read %s: %w", layout.PendingFile, err)
-	}
-	return strings.Fields(string(data)), nil
-}
-
-func (b *bootstrap) setPending(units []string) error {
-	path, err := b.root.Resolve(layout.PendingFile, false)
-	if err == nil && len(units) == 0 {
-		if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-	} else if err == nil {
-		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
-			err = os.WriteFile(path, []byte(strings.Join(units, "\n")+"\n"), 0o644)
-		}
-	}
-	if err != nil {
-		return fault.New(fault.Disk, "", "%s: %w", layout.PendingFile, err)
-	}
-	return nil
+	return activate.Healthy(ctx, b.manager, layout.KubeletService, url, func(message string) { b.log.Warn(message) })
 }

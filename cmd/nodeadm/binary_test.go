@@ -15,8 +15,7 @@ const maxBinary = 15 << 20 // bytes
 // be. One careless import can add more than the whole agent.
 func TestBinary(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nodeadm")
-	build := exec.Command("go", "build", "-trimpath", "-tags", "urfave_cli_no_docs,nethttpomithttp2", "-buildvcs=false", "-ldflags", "-s -w", "-o", path, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	build := exec.Command("make", "--silent", "-C", "../..", "build", "BIN="+path)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,19 +17,47 @@ import (
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 )
 
-// bootFlags are shared by every command that can make a node.
-func bootFlags() []cli.Flag {
-	return append([]cli.Flag{
-		&cli.StringFlag{Name: "root", Value: "/", Usage: "write below `DIR` instead of /, look for binaries there, start nothing"},
-		&cli.BoolFlag{Name: "no-start", Usage: "write files and leave services alone"},
-		&cli.StringFlag{Name: "imds-endpoint", EnvVars: []string{"AWS_EC2_METADATA_SERVICE_ENDPOINT"}, Usage: "`URL` of instance metadata (default: EC2's own addresses)"},
-		&cli.StringFlag{Name: "kubelet-version", Usage: "take kubelet for version `V` instead of asking the binary"},
-		&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "give up after `D`"},
-	}, logFlags()...)
+func rootFlag() cli.Flag {
+	return &cli.StringFlag{Name: "root", Value: "/", Usage: "work below `DIR` instead of /, look for binaries there, start nothing"}
 }
 
-// bootOptions reads bootFlags and the environment.
-func bootOptions(c *cli.Context) (nodeadm.Options, error) {
+func noStartFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "no-start", Usage: "leave services alone"}
+}
+
+func timeoutFlag() cli.Flag {
+	return &cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "give up after `D`"}
+}
+
+func forceFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "force-conflicts", Usage: "take over settings that somebody has changed by hand since the last run"}
+}
+
+// serviceFlags are shared by every command that changes files and units.
+func serviceFlags() []cli.Flag {
+	return append([]cli.Flag{rootFlag(), noStartFlag(), timeoutFlag()}, logFlags()...)
+}
+
+// bootFlags are shared by every command that works out a node.
+func bootFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "imds-endpoint", EnvVars: []string{"AWS_EC2_METADATA_SERVICE_ENDPOINT"}, Usage: "`URL` of instance metadata (default: EC2's own addresses)"},
+		&cli.StringFlag{Name: "kubelet-version", Usage: "take kubelet for version `V` instead of asking the binary"},
+	}, serviceFlags()...)
+}
+
+// changeFlags are shared by the commands that make a node.
+func changeFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.BoolFlag{Name: "dry-run", Usage: "show what would change, as nodeadm plan does, and change nothing"},
+		outputFlag(),
+		forceFlag(),
+		&cli.BoolFlag{Name: "rollback-on-failure", Usage: "bring back the former configuration if the services do not run with the new one"},
+	}, bootFlags()...)
+}
+
+// rootOptions reads what all commands that look at a node have.
+func rootOptions(c *cli.Context) (nodeadm.Options, error) {
 	log, err := newLogger(c)
 	if err != nil {
 		return nodeadm.Options{}, err
@@ -43,23 +72,37 @@ func bootOptions(c *cli.Context) (nodeadm.Options, error) {
 	if info, err := os.Stat(root); err != nil || !info.IsDir() {
 		return nodeadm.Options{}, fault.New(fault.Usage, "create it, or name the directory with the node's root filesystem", "--root: %s is not a directory", root)
 	}
-	endpoint, err := metadataEndpoint(c)
-	if err != nil {
-		return nodeadm.Options{}, err
-	}
 	timeout := c.Duration("timeout")
-	if timeout <= 0 {
+	if timeout <= 0 && hasFlag(c, "timeout") {
 		return nodeadm.Options{}, fault.New(fault.Usage, "write a duration such as 5m", "--timeout: %s leaves no time", timeout)
 	}
 	return nodeadm.Options{
-		Root:           root,
-		NoStart:        c.Bool("no-start"),
-		Timeout:        timeout,
-		IMDSEndpoint:   endpoint,
-		AWS:            awsOptions(),
-		KubeletVersion: c.String("kubelet-version"),
-		Log:            log,
+		Root:    root,
+		NoStart: c.Bool("no-start"),
+		Timeout: timeout,
+		Command: c.Command.Name,
+		Version: version,
+		Log:     log,
 	}, nil
+}
+
+func hasFlag(c *cli.Context, name string) bool {
+	return slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+}
+
+// bootOptions reads bootFlags and the environment.
+func bootOptions(c *cli.Context) (nodeadm.Options, error) {
+	options, err := rootOptions(c)
+	if err != nil {
+		return options, err
+	}
+	if options.IMDSEndpoint, err = metadataEndpoint(c); err != nil {
+		return options, err
+	}
+	options.AWS = awsOptions()
+	options.KubeletVersion = c.String("kubelet-version")
+	options.ForceConflicts, options.RollbackOnFailure = c.Bool("force-conflicts"), c.Bool("rollback-on-failure")
+	return options, nil
 }
 
 func metadataEndpoint(c *cli.Context) (string, error) {

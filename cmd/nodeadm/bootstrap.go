@@ -13,7 +13,7 @@ func bootstrapCommand() *cli.Command {
 		ArgsUsage: "CLUSTER",
 		Description: "Takes every flag of Amazon Linux 2's bootstrap.sh, in any order, before or after the\n" +
 			"name of the cluster. Run under the name bootstrap.sh the binary is this command.",
-		Flags:  append(dialectFlags(), bootFlags()...),
+		Flags:  append(dialectFlags(), changeFlags()...),
 		Action: bootstrap,
 	}
 }

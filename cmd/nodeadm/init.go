@@ -20,7 +20,7 @@ func initCommand() *cli.Command {
 		Usage: "make a node from NodeConfig documents",
 		Description: "Reads NodeConfig documents (node.eks.aws/v1alpha1), merges them so that later ones win, and makes the\n" +
 			"node. Without -c these are the instance's user data and, over it, /etc/eks/nodeadm.d.",
-		Flags:  append(sourceFlags(), bootFlags()...),
+		Flags:  append(sourceFlags(), changeFlags()...),
 		Action: initNode,
 	}
 }
@@ -97,10 +97,15 @@ func noDocument(documents config.Documents) error {
 
 // boot makes the node and says if there was nothing to do.
 func boot(c *cli.Context, wanted config.Config, options nodeadm.Options) error {
+	if c.Bool("dry-run") {
+		return preview(c, wanted, options)
+	}
 	if err := useProxy(wanted); err != nil {
 		return err
 	}
+	shown := follow(&options)
 	result, err := nodeadm.Bootstrap(c.Context, wanted, options)
+	shown.done(err)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -17,9 +19,19 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args)
 	stop()
+	var quiet exitCode
+	if errors.As(err, &quiet) {
+		os.Exit(int(quiet))
+	}
 	report(os.Stderr, err, os.Args)
 	os.Exit(int(fault.CodeOf(err)))
 }
+
+// exitCode is an answer that a process gives by how it ends: nothing went
+// wrong, and there is nothing more to say.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // run is the whole program but for the end of the process.
 func run(ctx context.Context, args []string) error {
@@ -41,10 +53,13 @@ func run(ctx context.Context, args []string) error {
 
 func newApp() *cli.App {
 	app := &cli.App{
-		Name:     "nodeadm",
-		Usage:    "turn an EC2 instance into a node of an EKS cluster",
-		Version:  versionText(),
-		Commands: []*cli.Command{initCommand(), bootstrapCommand(), configCommand(), maxPodsCommand(), simulateCommand(), versionCommand()},
+		Name:    "nodeadm",
+		Usage:   "turn an EC2 instance into a node of an EKS cluster",
+		Version: versionText(),
+		Commands: []*cli.Command{
+			initCommand(), bootstrapCommand(), planCommand(), statusCommand(), historyCommand(), rollbackCommand(), resetCommand(),
+			configCommand(), maxPodsCommand(), simulateCommand(), versionCommand(),
+		},
 		// A comma is an ordinary character in a path.
 		DisableSliceFlagSeparator: true,
 		Action:                    unknownCommand,

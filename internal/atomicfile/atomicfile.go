@@ -21,17 +21,30 @@ type Staged struct {
 	temp, target string
 }
 
-// Stage writes data for target. The target keeps its owner if it exists; mode
-// is what the new file gets. The directory must exist.
-func Stage(target string, data []byte, mode fs.FileMode) (_ *Staged, err error) {
-	var owner *syscall.Stat_t
+// Owner is who a file belongs to.
+type Owner struct{ UID, GID int }
+
+// OwnerOf is the owner of a file that was looked at.
+func OwnerOf(info fs.FileInfo) Owner {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return Owner{os.Geteuid(), os.Getegid()}
+	}
+	return Owner{int(stat.Uid), int(stat.Gid)}
+}
+
+// Stage writes data for target. mode is what the new file gets, owner whom it
+// belongs to; nil: to whom the target does, if there is one. The directory must
+// exist.
+func Stage(target string, data []byte, mode fs.FileMode, owner *Owner) (_ *Staged, err error) {
 	info, err := os.Lstat(target)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
 		return nil, &fs.PathError{Op: "replace", Path: target, Err: fmt.Errorf("not a regular file but %s", kind(target, info))}
-	case err == nil:
-		owner, _ = info.Sys().(*syscall.Stat_t)
-	case !errors.Is(err, fs.ErrNotExist):
+	case err == nil && owner == nil:
+		o := OwnerOf(info)
+		owner = &o
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
 	f, err := os.CreateTemp(filepath.Dir(target), stagedPattern)
@@ -48,8 +61,8 @@ func Stage(target string, data []byte, mode fs.FileMode) (_ *Staged, err error) 
 	if err := f.Chmod(mode); err != nil {
 		return nil, err
 	}
-	if owner != nil && (int(owner.Uid) != os.Geteuid() || int(owner.Gid) != os.Getegid()) {
-		if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
+	if owner != nil && *owner != (Owner{os.Geteuid(), os.Getegid()}) {
+		if err := f.Chown(owner.UID, owner.GID); err != nil {
 			return nil, err
 		}
 	}
@@ -71,6 +84,33 @@ func (s *Staged) Commit() error { return os.Rename(s.temp, s.target) }
 
 // Discard removes what Stage wrote. It does nothing after Commit.
 func (s *Staged) Discard() { os.Remove(s.temp) }
+
+// Replace stages data for target and puts it in place at once, durably.
+func Replace(target string, data []byte, mode fs.FileMode) error {
+	s, err := Stage(target, data, mode, nil)
+	if err != nil {
+		return err
+	}
+	if err := s.Commit(); err != nil {
+		s.Discard()
+		return err
+	}
+	return SyncDir(filepath.Dir(target))
+}
+
+// Write makes a new file that nobody reads yet, in a folder that is not in
+// place yet; durable ones survive a power cut.
+func Write(path string, data []byte, mode fs.FileMode, durable bool) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil && durable {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
 
 // Sweep removes what a process that was killed left in dir: staged files that
 // never got into place. Nothing else may be staging there at the same time.

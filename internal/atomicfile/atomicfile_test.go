@@ -51,7 +51,7 @@ func TestReplace(t *testing.T) {
 			if old != "" {
 				write(t, target, old, 0o604)
 			}
-			s, err := Stage(target, []byte("new content"), mode)
+			s, err := Stage(target, []byte("new content"), mode, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +87,7 @@ func TestOpenReaderKeepsItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	s, err := Stage(target, []byte("newer"), 0o644)
+	s, err := Stage(target, []byte("newer"), 0o644, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestDiscard(t *testing.T) {
 	target := filepath.Join(dir, "file")
 	write(t, target, "old", 0o600)
 	for _, name := range []string{"file", "new"} {
-		s, err := Stage(filepath.Join(dir, name), []byte("new"), 0o644)
+		s, err := Stage(filepath.Join(dir, name), []byte("new"), 0o644, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		before, _ := os.Lstat(target)
-		s, err := Stage(target, []byte("new"), 0o644)
+		s, err := Stage(target, []byte("new"), 0o644, nil)
 		if err == nil {
 			t.Errorf("%s: staged at %s", test.name, s.temp)
 			continue
@@ -162,10 +162,10 @@ func TestRefuses(t *testing.T) {
 func TestNoDirectory(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "file"), "", 0o644)
-	if _, err := Stage(filepath.Join(dir, "nothing", "file"), nil, 0o644); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Stage(filepath.Join(dir, "nothing", "file"), nil, 0o644, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
-	if _, err := Stage(filepath.Join(dir, "file", "below"), nil, 0o644); !errors.Is(err, syscall.ENOTDIR) {
+	if _, err := Stage(filepath.Join(dir, "file", "below"), nil, 0o644, nil); !errors.Is(err, syscall.ENOTDIR) {
 		t.Errorf("a file for a directory: %v", err)
 	}
 	if got := names(t, dir); !slices.Equal(got, []string{"file"}) {
@@ -182,7 +182,7 @@ func TestOwnerIsKept(t *testing.T) {
 	if err := os.Chown(target, 12, 34); err != nil {
 		skip(t, err) // a user namespace without these ids
 	}
-	s, err := Stage(target, []byte("new"), 0o640)
+	s, err := Stage(target, []byte("new"), 0o640, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -175,7 +175,7 @@ func track(live map[string]any, before *State, wanted map[string]any) (*tracked,
 			m.managers[entry.Manager] = fieldpath.NewVersionedSet(set, version, entry.Operation == Apply)
 		}
 	}
-	m.schema = &schema.Schema{Types: []schema.TypeDef{{Name: documentType, Atom: shape(m.live, last, wanted)}}}
+	m.schema = &schema.Schema{Types: []schema.TypeDef{{Name: documentType, Atom: shape(m.live, last, wanted)}, {Name: anyType, Atom: anything()}}}
 	from, err := m.parse(last)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,10 @@ func (m *tracked) parse(document map[string]any) (*typed.TypedValue, error) {
 	return typed.AsTyped(value.NewValueInterface(document), m.schema, schema.TypeRef{NamedType: &name})
 }
 
-const documentType = "document"
+const (
+	documentType = "document"
+	anyType      = "any"
+)
 
 // shape is a schema that knows the fields of some documents, and any value in
 // each. It is needed because of a map without declared fields the key is owned
@@ -206,17 +209,22 @@ func shape(documents ...map[string]any) schema.Atom {
 			below[key] = append(below[key], nested)
 		}
 	}
-	untyped := schema.Untyped
-	anything := schema.TypeRef{Inlined: schema.Atom{Scalar: &untyped}}
-	group := &schema.Map{ElementType: anything, ElementRelationship: schema.Separable}
+	group := anything()
+	group.Map.ElementRelationship = schema.Separable
 	for _, key := range slices.Sorted(maps.Keys(below)) {
-		group.Fields = append(group.Fields, schema.StructField{Name: key, Type: schema.TypeRef{Inlined: shape(below[key]...)}})
+		group.Map.Fields = append(group.Map.Fields, schema.StructField{Name: key, Type: schema.TypeRef{Inlined: shape(below[key]...)}})
 	}
-	anyItem := schema.Atom{Scalar: &untyped, List: &schema.List{ElementType: anything, ElementRelationship: schema.Atomic}, Map: &schema.Map{ElementType: anything, ElementRelationship: schema.Atomic}}
+	return group
+}
+
+// anything is any value, lists and maps as a whole.
+func anything() schema.Atom {
+	untyped, name := schema.Untyped, anyType
+	below := schema.TypeRef{NamedType: &name}
 	return schema.Atom{
 		Scalar: &untyped,
-		List:   &schema.List{ElementType: schema.TypeRef{Inlined: anyItem}, ElementRelationship: schema.Atomic},
-		Map:    group,
+		List:   &schema.List{ElementType: below, ElementRelationship: schema.Atomic},
+		Map:    &schema.Map{ElementType: below, ElementRelationship: schema.Atomic},
 	}
 }
 

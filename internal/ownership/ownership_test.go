@@ -101,6 +101,8 @@ func TestTwoRuns(t *testing.T) {
 			second:    `{"e":{"memory.available":"1Mi","nodefs.available":"9%"},"k":{},"m":{},"z":null}`,
 			managed:   []string{`hand: .e["nodefs.available"]`, `image: .e["memory.available"] .m .z`, "nodeadm: .k"},
 			conflicts: []Conflict{{Field: `.e["nodefs.available"]`, Manager: "hand", Value: "9%", By: "user-data", Wanted: "5%"}}},
+		{name: "lists of maps of lists", run: run{defaults: `{"p":[{"m":["a",["b"],{"c":[1]}]}]}`, wanted: `{}`, defaults2: `{"p":[{"m":["a",["b"],{"c":[1]}]}]}`, wanted2: `{}`},
+			first: `{"p":[{"m":["a",["b"],{"c":[1]}]}]}`, second: `{"p":[{"m":["a",["b"],{"c":[1]}]}]}`, managed: []string{"nodeadm: .p"}},
 		{name: "a hand puts a value in place of a group", run: run{defaults: `{"g":{"x":1}}`, wanted: `{}`, hand: `{"g":"no"}`, defaults2: `{"g":{"x":1}}`, wanted2: `{}`},
 			first: `{"g":{"x":1}}`, second: `{"g":"no"}`, managed: []string{"hand: .g"},
 			conflicts: []Conflict{{Field: ".g", Manager: "hand", Value: "no", By: "nodeadm", Wanted: map[string]any{"x": int64(1)}}}},

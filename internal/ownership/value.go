@@ -196,3 +196,20 @@ func (m ManagedFields) Fields() ([]string, error) {
 	slices.Sort(fields)
 	return fields, nil
 }
+
+// Owner is who has a field: of several managers the one that applies it. It is
+// "" for a field that nobody has.
+func (s *State) Owner(keys ...string) string {
+	path := make(fieldpath.Path, len(keys))
+	for i := range keys {
+		path[i] = fieldpath.FieldNameElement(keys[i])
+	}
+	owner := ""
+	for _, m := range s.Managed {
+		set := fieldpath.NewSet()
+		if err := set.FromJSON(strings.NewReader(string(m.FieldsV1))); err == nil && set.Has(path) && (owner == "" || m.Operation == Apply) {
+			owner = m.Manager
+		}
+	}
+	return owner
+}

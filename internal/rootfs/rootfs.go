@@ -56,6 +56,35 @@ func (r Root) Resolve(path string, followLast bool) (string, error) {
 	return filepath.Join(string(r), filepath.Join(done...)), nil
 }
 
+// ErrLink says that a symbolic link stands where none may be followed.
+var ErrLink = errors.New("symbolic link")
+
+// Target returns the path on this machine of a file of the node that is to be
+// written. A link on the way, or a file where a directory should be, is an
+// error: whoever planted it decided where the file would go, and nobody asked
+// for that. What stands at the path itself is the caller's business.
+func (r Root) Target(path string) (string, error) {
+	elems := splitPath(path)
+	here := string(r)
+	for i, elem := range elems[:max(0, len(elems)-1)] {
+		here = filepath.Join(here, elem)
+		info, err := os.Lstat(here)
+		name := "/" + filepath.Join(elems[:i+1]...)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return filepath.Join(string(r), path), nil
+		case err != nil:
+			return "", err
+		case info.Mode()&fs.ModeSymlink != 0:
+			to, _ := os.Readlink(here)
+			return "", fmt.Errorf("%s is a %w to %s, which is not followed", name, ErrLink, to)
+		case !info.IsDir():
+			return "", fmt.Errorf("%s is not a directory", name)
+		}
+	}
+	return filepath.Join(string(r), path), nil
+}
+
 // ReadFile reads a file of the node.
 func (r Root) ReadFile(path string) ([]byte, error) {
 	p, err := r.Resolve(path, true)

@@ -34,6 +34,15 @@ func Connect(ctx context.Context) (*Manager, error) {
 	return &Manager{conn}, nil
 }
 
+// Observe reaches systemd for State only, and leaves no trace there.
+func Observe(ctx context.Context) (*Manager, error) {
+	conn, err := dbus.NewWithContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to systemd over D-Bus: %w", err)
+	}
+	return &Manager{conn}, nil
+}
+
 // Close ends the connection.
 func (m *Manager) Close() { m.conn.Close() }
 
@@ -49,6 +58,14 @@ func (m *Manager) Reload(ctx context.Context) error {
 func (m *Manager) Enable(ctx context.Context, units ...string) error {
 	if _, _, err := m.conn.EnableUnitFilesContext(ctx, units, false, false); err != nil {
 		return fmt.Errorf("enable %s: %w", strings.Join(units, ", "), err)
+	}
+	return nil
+}
+
+// Disable makes units not start at boot.
+func (m *Manager) Disable(ctx context.Context, units ...string) error {
+	if _, err := m.conn.DisableUnitFilesContext(ctx, units, false); err != nil {
+		return fmt.Errorf("disable %s: %w", strings.Join(units, ", "), err)
 	}
 	return nil
 }
@@ -70,6 +87,11 @@ func (m *Manager) Restart(ctx context.Context, unit string) error {
 // Start starts a unit and waits for the job to end.
 func (m *Manager) Start(ctx context.Context, unit string) error {
 	return m.job(ctx, "start", unit, m.conn.StartUnitContext)
+}
+
+// Stop stops a unit and waits for the job to end.
+func (m *Manager) Stop(ctx context.Context, unit string) error {
+	return m.job(ctx, "stop", unit, m.conn.StopUnitContext)
 }
 
 type jobCall func(ctx context.Context, name, mode string, result chan<- string) (int, error)

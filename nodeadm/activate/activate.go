@@ -28,9 +28,9 @@ type Manager interface {
 
 // Done tells what was done to a unit and why.
 type Done struct {
-	Unit   string
-	Action string // "enabled", "started", "restarted"
-	Why    string
+	Unit   string `json:"unit"`
+	Action string `json:"action"` // "enabled", "started", "restarted", "stopped", "disabled"
+	Why    string `json:"why"`
 }
 
 // Stale lists the units that run an older configuration than is on disk,
@@ -47,6 +47,47 @@ func Stale(units []plan.Unit, changed, pending []string) []string {
 		}
 	}
 	return stale
+}
+
+// Step is one thing that has to be done to a unit.
+type Step struct {
+	Unit   string `json:"unit"`
+	Action string `json:"action"` // "enable", "start" or "restart"
+	Why    string `json:"why"`
+}
+
+// Steps tells what has to be done to a unit in a state; stale says that it runs
+// an older configuration than is on disk.
+func Steps(u plan.Unit, state systemd.State, stale bool, changed []string) (steps []Step) {
+	if u.Enabled && state.FileState == "disabled" {
+		steps = append(steps, Step{u.Name, "enable", "it has to start at boot"})
+	}
+	switch {
+	case stale && state.Active == "active":
+		steps = append(steps, Step{u.Name, "restart", "its configuration changed: " + strings.Join(of(u.Files, changed), ", ")})
+	case stale:
+		steps = append(steps, Step{u.Name, "start", "its configuration changed: " + strings.Join(of(u.Files, changed), ", ")})
+	case state.Active != "active" && !u.OnChange:
+		steps = append(steps, Step{u.Name, "start", "it was " + state.Active})
+	}
+	return steps
+}
+
+// Loadable tells whether systemd can start a unit. written are the paths that
+// will be there by then.
+func Loadable(name string, state systemd.State, written []string) error {
+	switch state.Load {
+	case "loaded":
+		return nil
+	case "masked":
+		return fault.New(fault.Service, "systemctl unmask "+name, "%s is masked", name)
+	case "not-found":
+		if slices.Contains(written, "/etc/systemd/system/"+name) {
+			return nil
+		}
+		return fault.New(fault.Service, "install the package that brings it", "%s does not exist on this machine", name)
+	}
+	return fault.New(fault.Service, "systemd-analyze verify "+name, "systemd cannot load %s: its load state is %s", name, state.Load)
 }
 
 // Units brings up units in order: enabled where wanted, restarted if stale,
@@ -82,42 +123,40 @@ func bringUp(ctx context.Context, m Manager, u plan.Unit, stale bool, changed []
 	if err != nil {
 		return nil, fault.Wrap(fault.Service, err)
 	}
-	switch state.Load {
-	case "not-found":
-		return nil, fault.New(fault.Service, "install the package that brings it", "%s does not exist on this machine", u.Name)
-	case "masked":
-		return nil, fault.New(fault.Service, "systemctl unmask "+u.Name, "%s is masked", u.Name)
-	case "loaded":
-	default:
-		return nil, fault.New(fault.Service, "systemd-analyze verify "+u.Name, "systemd cannot load %s: its load state is %s", u.Name, state.Load)
+	if err := Loadable(u.Name, state, nil); err != nil {
+		return nil, err
 	}
-	if u.Enabled && state.FileState == "disabled" {
-		if err := m.Enable(ctx, u.Name); err != nil {
-			return nil, fault.Wrap(fault.Service, err)
+	for _, step := range Steps(u, state, stale, changed) {
+		// A unit that has failed too often in a row refuses to start until told
+		// that things have changed.
+		if step.Action != "enable" && state.Active == "failed" {
+			if err := m.ResetFailed(ctx, u.Name); err != nil {
+				return done, fault.Wrap(fault.Service, err)
+			}
 		}
-		done = append(done, Done{u.Name, "enabled", "it has to start at boot"})
-	}
-	if !stale && (state.Active == "active" || u.OnChange) {
-		return done, nil
-	}
-	// A unit that has failed too often in a row refuses to start until told
-	// that things have changed.
-	if state.Active == "failed" {
-		if err := m.ResetFailed(ctx, u.Name); err != nil {
-			return done, fault.Wrap(fault.Service, err)
+		switch step.Action {
+		case "enable":
+			err = fault.Wrap(fault.Service, m.Enable(ctx, u.Name))
+		case "start":
+			// Restart, so that nothing that is starting goes on with old files.
+			call := m.Start
+			if stale {
+				call = m.Restart
+			}
+			if err = call(ctx, u.Name); err != nil {
+				err = failure(ctx, m, u.Name, err)
+			}
+		case "restart":
+			if err = m.Restart(ctx, u.Name); err != nil {
+				err = failure(ctx, m, u.Name, err)
+			}
 		}
-	}
-	action, why, call := "started", "it was "+state.Active, m.Start
-	if stale {
-		action, why, call = "restarted", "its configuration changed: "+strings.Join(of(u.Files, changed), ", "), m.Restart
-		if state.Active != "active" {
-			action = "started"
+		if err != nil {
+			return done, err
 		}
+		done = append(done, Done{u.Name, strings.TrimSuffix(step.Action, "e") + "ed", step.Why})
 	}
-	if err := call(ctx, u.Name); err != nil {
-		return done, failure(ctx, m, u.Name, err)
-	}
-	return append(done, Done{u.Name, action, why}), nil
+	return done, nil
 }
 
 // of are the changed files that a unit depends on; after an interrupted run

@@ -1,80 +1,95 @@
 package apply
 
 import (
-	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 
+	"github.com/eks-bootstrap/nodeadm/internal/ownership"
 	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/plan"
 )
 
-// Record is what nodeadm wrote, by path; of a document in which others have a
-// say, its own part. It tells the agent's own work from anybody else's: what it
-// wrote it may replace and remove, what somebody changed since is theirs.
-//
-// While a run is under way a file has two versions here, the former one and the
-// one that is about to be written, so that whatever a run that is cut short
-// leaves behind is still known for nodeadm's own. A finished run leaves one.
-type Record map[string][][]byte
-
-// Has tells whether data is a version of path that nodeadm wrote.
-func (r Record) Has(path string, data []byte) bool {
-	return slices.ContainsFunc(r[path], func(v []byte) bool { return bytes.Equal(v, data) })
+// Record is what nodeadm knows of its own work: each file as the last run left
+// it and, of documents in which others have a say, whose each field is. It
+// tells the agent's work from anybody else's.
+type Record struct {
+	Files     map[string]Written          `json:"files"`
+	Documents map[string]*ownership.State `json:"documents,omitempty"`
 }
 
-// and joins what either of two records knows.
-func (r Record) and(other Record) Record {
-	both := maps.Clone(r)
-	if both == nil {
-		both = Record{}
-	}
-	for path, versions := range other {
-		for _, v := range versions {
-			if !both.Has(path, v) {
-				both[path] = append(slices.Clip(both[path]), v)
-			}
-		}
-	}
-	return both
+// Written is a file as a run left it.
+type Written struct {
+	SHA256 string `json:"sha256"`
+	Mode   string `json:"mode"` // octal
+	// Found: it already was as it should be, and nodeadm did not write it. It is
+	// somebody else's, and is never removed.
+	Found bool `json:"found,omitempty"`
 }
 
-// after is the record once files are in place. Shared files are the system's
-// and stay out, and so do files that already were as they should be without
-// nodeadm having written them: those are somebody else's.
-func (r Record) after(files []plan.File, changes []Change) Record {
-	written := map[string]bool{}
-	for _, c := range changes {
-		written[c.Path] = true
+// Own are the paths that nodeadm wrote.
+func (r Record) Own() map[string]bool {
+	own := map[string]bool{}
+	for path, w := range r.Files {
+		own[path] = !w.Found
 	}
-	record := Record{}
+	return own
+}
+
+// Secret are the paths of files that are not for everybody.
+func (r Record) Secret() map[string]bool {
+	secret := map[string]bool{}
+	for path, w := range r.Files {
+		secret[path] = w.Mode == octal(0o600)
+	}
+	return secret
+}
+
+// Next is the record once changes have brought files into place. Shared files
+// are the system's and stay out.
+func (r Record) Next(files []plan.File, changes []Change) Record {
+	next := Record{Files: map[string]Written{}, Documents: map[string]*ownership.State{}}
 	for _, f := range files {
-		_, known := r[f.Path]
-		switch {
-		case f.Shared || !written[f.Path] && !known && f.Own == nil:
-		case f.Own != nil:
-			record[f.Path] = [][]byte{f.Own}
-		default:
-			record[f.Path] = [][]byte{f.Data}
+		if f.Shared {
+			continue
+		}
+		written := slices.ContainsFunc(changes, func(c Change) bool { return c.Path == f.Path })
+		before, known := r.Files[f.Path]
+		next.Files[f.Path] = Written{
+			SHA256: hash(f.Data), Mode: octal(f.Mode),
+			Found: !written && (!known || before.Found),
+		}
+		if f.State != nil {
+			next.Documents[f.Path] = f.State
 		}
 	}
-	return record
+	return next
 }
 
-// recordFile is the record's form on disk. Contents stand in it as base64,
-// which is what encoding/json makes of bytes.
-type recordFile struct {
-	Files Record `json:"files"`
-}
-
-func (r Record) encode() ([]byte, error) {
-	data, err := json.MarshalIndent(recordFile{r}, "", " ")
-	return append(data, '\n'), err
+// Change is the change that puts a record in place, nil if it is there already.
+// It repeats values of documents, and so is readable for everybody only if all
+// of them are.
+func (r Record) Change(root rootfs.Root) (*Change, error) {
+	data, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return nil, err
+	}
+	file := plan.File{Path: layout.AppliedFile, Mode: 0o644, Data: append(data, '\n'), Origin: "nodeadm"}
+	for path := range r.Documents {
+		if r.Secret()[path] {
+			file.Mode, file.Secret = 0o600, true
+		}
+	}
+	changes, _, err := Compare(root, []plan.File{file}, Record{})
+	if err != nil || len(changes) == 0 {
+		return nil, err
+	}
+	return &changes[0], nil
 }
 
 // ReadRecord reads the record of the last run; it is empty before the first.
@@ -86,11 +101,17 @@ func ReadRecord(root rootfs.Root) (r Record, warning string, err error) {
 		return Record{}, "", nil
 	}
 	if err != nil {
-		return nil, "", diskError(layout.AppliedFile, err)
+		return Record{}, "", diskError(layout.AppliedFile, err)
 	}
-	var f recordFile
-	if err := json.Unmarshal(data, &f); err != nil {
+	if err := json.Unmarshal(data, &r); err != nil {
 		return Record{}, fmt.Sprintf("%s cannot be read (%v): every file on the node is taken for somebody else's", layout.AppliedFile, err), nil
 	}
-	return f.Files, "", nil
+	return r, "", nil
 }
+
+func hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func octal(mode fs.FileMode) string { return fmt.Sprintf("%04o", mode.Perm()) }

@@ -51,6 +51,21 @@ func (c Config) Origin(path string) string {
 	return n.Origin.String()
 }
 
+// Source names what a field of the document, or what holds it, was written in:
+// "user data part 1", the path of a file, or a flag.
+func (c Config) Source(keys ...string) string {
+	n := c.Document
+	if n == nil {
+		return ""
+	}
+	for _, key := range keys {
+		if next := n.Get(key); next != nil {
+			n = next
+		}
+	}
+	return n.Origin.Source
+}
+
 // Cluster is the cluster to join.
 type Cluster struct {
 	Name                 string

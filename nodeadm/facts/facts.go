@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
+	"github.com/eks-bootstrap/nodeadm/internal/ownership"
 )
 
 // Facts are everything a plan needs besides the configuration.
@@ -103,14 +104,16 @@ type Host struct {
 	// included; nil where it has none but nodeadm's own.
 	KubeletUnit *KubeletUnit
 
-	// Documents that stood on the node when the facts were gathered; nil where
-	// absent.
-	KubeletConfig []byte // kubelet-config.json as it is now
-	// AppliedKubeletConfigs are nodeadm's own part of kubelet-config.json, as it
-	// last wrote it; two where a run was cut short.
-	AppliedKubeletConfigs [][]byte
-	ContainerdTemplate    *Document // an administrator's containerd configuration
-	HostsFile             []byte
+	// Live are files that others may change, as they stand: those of which
+	// nodeadm keeps who set which field, and those that images bring.
+	Live map[string][]byte
+	// Before is what the last run remembers of them, and Secret which of them
+	// may hold passwords.
+	Before map[string]*ownership.State
+	Secret map[string]bool
+
+	ContainerdTemplate *Document // an administrator's containerd configuration
+	HostsFile          []byte    // nil where absent
 
 	// Addresses of the API server's host name, for local clusters on Outposts.
 	EndpointAddresses []netip.Addr

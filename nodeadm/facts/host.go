@@ -20,6 +20,7 @@ import (
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/ownership"
 	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
@@ -56,8 +57,11 @@ type HostRequest struct {
 	// Simulated: nothing of the image is there, and it is taken to hold the
 	// programs that a node needs.
 	Simulated bool
-	// Applied are the versions of files that nodeadm wrote, by path.
-	Applied map[string][][]byte
+	// Own are the files that nodeadm wrote. Before is what it remembers of those
+	// that others may change too, and Secret which of them may hold passwords.
+	Own    map[string]bool
+	Before map[string]*ownership.State
+	Secret map[string]bool
 	// Partial: nothing is going to be started, so an image without kubelet or
 	// containerd is only warned about, as long as kubelet's version is known.
 	Partial bool
@@ -75,8 +79,7 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 	if !r.Root.Live() && r.Machine == nil {
 		h.KernelDefaults = false // it is not this machine's kernel that will run the image
 	}
-	_, h.OwnSysctls = r.Applied[layout.SysctlConfig]
-	_, h.OwnBPFMount = r.Applied[layout.BPFMountUnit]
+	h.OwnSysctls, h.OwnBPFMount = r.Own[layout.SysctlConfig], r.Own[layout.BPFMountUnit]
 	h.KubeletPath = r.Root.FirstExisting(kubeletPaths...)
 	h.TokenProgram = r.Root.FirstExisting(tokenPrograms...)
 	h.CredentialProvider = r.Root.FirstExisting(credentialProviderPaths...)
@@ -95,16 +98,18 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 		}
 		warnings = append(warnings, "kubelet is not installed at "+h.KubeletPath)
 	}
-	h.AppliedKubeletConfigs = r.Applied[layout.KubeletConfig]
-	if h.KubeletUnit, err = imageUnit(r.Root, r.Applied); err != nil {
+	if h.KubeletUnit, err = imageUnit(r.Root, r.Own); err != nil {
 		return h, nil, err
 	}
-	for path, into := range map[string]*[]byte{
-		layout.KubeletConfig: &h.KubeletConfig,
-		layout.HostsFile:     &h.HostsFile,
-	} {
-		if *into, err = readIfPresent(r.Root, path); err != nil {
+	if h.HostsFile, err = readIfPresent(r.Root, layout.HostsFile); err != nil {
+		return h, nil, err
+	}
+	h.Live, h.Before, h.Secret = map[string][]byte{}, r.Before, r.Secret
+	for _, path := range append(slices.Sorted(maps.Keys(r.Before)), layout.KubeletConfig, layout.ContainerdConfig) {
+		if data, err := readIfPresent(r.Root, path); err != nil {
 			return h, nil, err
+		} else if data != nil {
+			h.Live[path] = data
 		}
 	}
 	h.ContainerdTemplate, err = findContainerdTemplate(r)
@@ -234,12 +239,12 @@ var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/loca
 // imageUnit finds what the image itself makes of kubelet.service: the command
 // line (the last ExecStart= of unit and drop-ins in systemd's order) and the
 // file it stands in. What nodeadm wrote does not count.
-func imageUnit(root rootfs.Root, applied map[string][][]byte) (*KubeletUnit, error) {
+func imageUnit(root rootfs.Root, own map[string]bool) (*KubeletUnit, error) {
 	var found *KubeletUnit
 	dropIns := map[string]string{}
 	for _, dir := range unitDirs {
 		path := dir + "/" + layout.KubeletService
-		data, err := foreignFile(root, path, applied)
+		data, err := foreignFile(root, path, own)
 		if err != nil {
 			return nil, err
 		}
@@ -266,7 +271,7 @@ func imageUnit(root rootfs.Root, applied map[string][][]byte) (*KubeletUnit, err
 		if path == layout.KubeletArgs || path == layout.KubeletExtraArgs {
 			continue
 		}
-		data, err := foreignFile(root, path, applied)
+		data, err := foreignFile(root, path, own)
 		if err != nil {
 			return nil, err
 		}
@@ -278,12 +283,11 @@ func imageUnit(root rootfs.Root, applied map[string][][]byte) (*KubeletUnit, err
 }
 
 // foreignFile reads a file unless it is not there or nodeadm's own.
-func foreignFile(root rootfs.Root, path string, applied map[string][][]byte) ([]byte, error) {
-	data, err := readIfPresent(root, path)
-	if slices.ContainsFunc(applied[path], func(ours []byte) bool { return bytes.Equal(data, ours) }) {
-		return nil, err
+func foreignFile(root rootfs.Root, path string, own map[string]bool) ([]byte, error) {
+	if own[path] {
+		return nil, nil
 	}
-	return data, err
+	return readIfPresent(root, path)
 }
 
 // execStart reads the last ExecStart= of a unit file. systemd is forgiving

@@ -13,6 +13,7 @@ import (
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/ownership"
 	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
@@ -185,22 +186,26 @@ func TestPrograms(t *testing.T) {
 }
 
 func TestDocuments(t *testing.T) {
-	applied := map[string][][]byte{layout.KubeletConfig: {[]byte("applied")}, layout.BPFMountUnit: nil}
-	r := HostRequest{KubeletVersion: "1.30.0", ContainerdVersion: "1.7.0", Simulated: true, Applied: applied,
-		Root: image(t, map[string]string{layout.KubeletConfig: "now", layout.HostsFile: "hosts", containerdTemplate: "template"})}
+	before := map[string]*ownership.State{layout.KubeletConfig: {}, layout.KubeletArgs: {}, layout.KubeletExtraArgs: {}}
+	r := HostRequest{KubeletVersion: "1.30.0", ContainerdVersion: "1.7.0", Simulated: true,
+		Own: map[string]bool{layout.BPFMountUnit: true, layout.SysctlConfig: false}, Before: before, Secret: map[string]bool{layout.KubeletArgs: true},
+		Root: image(t, map[string]string{layout.KubeletConfig: "now", layout.KubeletArgs: "args", layout.ContainerdConfig: "toml", layout.HostsFile: "hosts", containerdTemplate: "template"})}
 	h, _, err := host(t, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(h.KubeletConfig) != "now" || string(h.AppliedKubeletConfigs[0]) != "applied" || string(h.HostsFile) != "hosts" || !h.OwnBPFMount {
+	if string(h.HostsFile) != "hosts" || !h.OwnBPFMount || h.OwnSysctls || h.Before[layout.KubeletArgs] != before[layout.KubeletArgs] || !h.Secret[layout.KubeletArgs] {
 		t.Errorf("got %+v", h)
+	}
+	if diff := cmp.Diff(map[string][]byte{layout.KubeletConfig: []byte("now"), layout.KubeletArgs: []byte("args"), layout.ContainerdConfig: []byte("toml")}, h.Live); diff != "" {
+		t.Errorf("live files (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(&Document{containerdTemplate, []byte("template")}, h.ContainerdTemplate); diff != "" {
 		t.Errorf("template (-want +got):\n%s", diff)
 	}
-	r.Root, r.Applied = image(t, nil), nil
+	r.Root, r.Own, r.Before, r.Secret = image(t, nil), nil, nil, nil
 	h, _, err = host(t, r)
-	if err != nil || h.KubeletConfig != nil || h.AppliedKubeletConfigs != nil || h.HostsFile != nil || h.ContainerdTemplate != nil || h.OwnBPFMount || h.KubeletUnit != nil {
+	if err != nil || len(h.Live) > 0 || h.HostsFile != nil || h.ContainerdTemplate != nil || h.OwnBPFMount || h.KubeletUnit != nil {
 		t.Errorf("of nothing: %+v, %v", h, err)
 	}
 }
@@ -282,7 +287,7 @@ func TestImageUnit(t *testing.T) {
 			layout.KubeletExtraArgs: "[Service]\nExecStart=/ours too\n",
 		}, nil, &KubeletUnit{"/vendor", usr}},
 		{"nodeadm's own unit", map[string]string{etc: service + "/ours\n"}, map[string]string{etc: service + "/ours\n"}, nil},
-		{"nodeadm's own unit, changed since", map[string]string{etc: service + "/theirs\n"}, map[string]string{etc: service + "/ours\n"}, &KubeletUnit{"/theirs", etc}},
+		{"nodeadm's own unit, changed since", map[string]string{etc: service + "/theirs\n"}, map[string]string{etc: service + "/ours\n"}, nil},
 		{"nodeadm's own unit and their drop-in", map[string]string{
 			etc:                  service + "/ours\n",
 			etc + ".d/20-x.conf": "[Service]\nExecStart=\nExecStart=/theirs\n",
@@ -290,11 +295,11 @@ func TestImageUnit(t *testing.T) {
 		{"command in another section", map[string]string{usr: "[X-Other]\nExecStart=/other\n[Service]\nType=notify\n"}, nil, &KubeletUnit{"", usr}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			applied := map[string][][]byte{}
-			for path, data := range test.applied {
-				applied[path] = [][]byte{[]byte(data)}
+			own := map[string]bool{}
+			for path := range test.applied {
+				own[path] = true
 			}
-			got, err := imageUnit(image(t, test.image), applied)
+			got, err := imageUnit(image(t, test.image), own)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,11 +36,30 @@ const (
 const (
 	// DropInDir holds NodeConfig documents that are merged over user data.
 	DropInDir = "/etc/eks/nodeadm.d"
-	// AppliedFile holds each file as nodeadm last wrote it: what tells the
-	// agent's work from anybody else's.
-	AppliedFile = "/var/lib/nodeadm/applied.json"
+	// StateDir is the agent's memory; it holds nothing that a node runs on.
+	StateDir = "/var/lib/nodeadm"
+	// AppliedFile tells the agent's work from anybody else's: which files it
+	// wrote, and who set which field of those that others may change.
+	AppliedFile = StateDir + "/applied.json"
+	// Generations holds a folder for each run that changed something.
+	Generations = StateDir + "/generations"
 	// PendingFile lists the units that still run an older configuration, from
 	// the moment files change until the units have been restarted. It is in
 	// /run: a reboot starts everything afresh.
 	PendingFile = "/run/nodeadm/pending-restarts"
+	// StatusFile tells how the last run of this boot went.
+	StatusFile = "/run/nodeadm/status.json"
 )
+
+// InstanceIdentity is what kubelet keeps of the one instance it ran on: its
+// certificates, and the resources it has given out. On a copy of the disk they
+// would be another node's.
+var InstanceIdentity = []string{
+	"/var/lib/kubelet/pki",
+	"/var/lib/kubelet/cpu_manager_state",
+	"/var/lib/kubelet/memory_manager_state",
+	"/var/lib/kubelet/dra_manager_state",
+	"/var/lib/kubelet/allocated_pods_state",
+	"/var/lib/kubelet/actuated_pods_state",
+	"/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",
+}

@@ -11,7 +11,6 @@ func (b *builder) bpfMount() error {
 	if host := b.facts.Host; !b.config.MountBPFFS || host.SystemdMountsBPF || host.BPFFS && !host.OwnBPFMount {
 		return nil
 	}
-	b.file(layout.BPFMountUnit, units.BPFMount)
 	b.unit(Unit{Name: layout.BPFMountService, Enabled: true, StartOnly: true, Files: []string{layout.BPFMountUnit}})
-	return nil
+	return b.file(layout.BPFMountUnit, units.BPFMount)
 }

@@ -1,12 +1,14 @@
 package plan
 
 import (
+	"errors"
 	"maps"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/data/runtimespec"
+	"github.com/eks-bootstrap/nodeadm/internal/ownership"
 	"github.com/eks-bootstrap/nodeadm/internal/systemd"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
@@ -25,12 +27,14 @@ const everyService = "default"
 // become systemd's default; containerd, dockerd and kubelet get them in
 // drop-ins too, because a default only counts for what is started later.
 func (b *builder) environment() error {
+	var errs []error
+	secret := func(path string, data []byte) { errs = append(errs, b.secret(path, data)) }
 	all := maps.Clone(b.config.Instance.Environment)
 	common := Proxy(b.config, b.facts)
 	maps.Copy(common, all[everyService])
 	delete(all, everyService)
 	if len(common) > 0 {
-		b.secret(layout.DefaultEnvironment, systemd.Variables("Manager", "DefaultEnvironment", common))
+		secret(layout.DefaultEnvironment, systemd.Variables("Manager", "DefaultEnvironment", common))
 		runtime := layout.ContainerdService
 		if b.runtimeName == "dockerd" {
 			runtime = layout.DockerService
@@ -42,7 +46,7 @@ func (b *builder) environment() error {
 			maps.Copy(merged, all[service])
 			delete(all, name)
 			delete(all, service)
-			b.secret(environmentFile(service), systemd.Variables("Service", "Environment", merged))
+			secret(environmentFile(service), systemd.Variables("Service", "Environment", merged))
 		}
 	}
 	for _, service := range slices.Sorted(maps.Keys(all)) {
@@ -53,14 +57,19 @@ func (b *builder) environment() error {
 		if !strings.Contains(unit, ".") {
 			unit += ".service"
 		}
-		b.secret(environmentFile(unit), systemd.Variables("Service", "Environment", all[service]))
+		secret(environmentFile(unit), systemd.Variables("Service", "Environment", all[service]))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // secret is a file that may hold a password.
-func (b *builder) secret(path string, data []byte) {
-	b.plan.Files = append(b.plan.Files, File{Path: path, Mode: 0o600, Data: data})
+func (b *builder) secret(path string, data []byte) error {
+	manager := managerOf(b.config.Source("spec", "instance", "environment"))
+	if b.config.Document.Get("spec", "instance", "environment") == nil {
+		manager = managerOf(b.config.Source("spec", "proxy"))
+	}
+	_, err := b.want(wish{path: path, mode: 0o600, text: string(data), manager: manager})
+	return err
 }
 
 // Proxy is the proxy settings of a node as environment variables, with all
@@ -116,9 +125,9 @@ func (b *builder) network() error {
 	if len(n.Domains) > 0 {
 		text += "Domains=" + strings.Join(n.Domains, " ") + "\n"
 	}
-	b.file(layout.ResolvedConfig, text)
 	b.unit(Unit{Name: layout.ResolvedService, Enabled: true, Files: []string{layout.ResolvedConfig}})
-	return nil
+	_, err := b.want(wish{path: layout.ResolvedConfig, mode: 0o644, text: text, manager: managerOf(b.config.Source("spec", "instance", "network"))})
+	return err
 }
 
 // baseRuntimeSpec plans the OCI specification that every container begins from.
@@ -131,11 +140,10 @@ func (b *builder) baseRuntimeSpec() error {
 	if err != nil {
 		return err
 	}
-	overlay(doc, user)
+	ownership.Overlay(doc, user)
 	text, err := indentJSON(doc)
 	if err != nil {
 		return err
 	}
-	b.file(layout.BaseRuntimeSpec, text)
-	return nil
+	return b.file(layout.BaseRuntimeSpec, text)
 }

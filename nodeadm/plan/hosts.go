@@ -38,6 +38,6 @@ func (b *builder) hostsFile() error {
 		}
 		rest += hostsEnd + "\n"
 	}
-	b.plan.Files = append(b.plan.Files, File{Path: layout.HostsFile, Mode: 0o644, Data: []byte(rest), Shared: true})
+	b.plan.Files = append(b.plan.Files, File{Path: layout.HostsFile, Mode: 0o644, Data: []byte(rest), Shared: true, Origin: Agent})
 	return nil
 }

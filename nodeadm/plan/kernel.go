@@ -19,7 +19,6 @@ func (b *builder) kernel() error {
 	for _, name := range slices.Sorted(maps.Keys(kubelet.KernelDefaults)) {
 		text += name + " = " + kubelet.KernelDefaults[name] + "\n"
 	}
-	b.file(layout.SysctlConfig, text)
 	b.unit(Unit{Name: layout.SysctlService, OnChange: true, Files: []string{layout.SysctlConfig}})
-	return nil
+	return b.file(layout.SysctlConfig, text)
 }

@@ -32,7 +32,7 @@ func (b *builder) kubeconfig() error {
 	for _, a := range args {
 		fmt.Fprintf(&list, "          - %s\n", yamlString(a))
 	}
-	b.file(target, fmt.Sprintf(`apiVersion: v1
+	return b.file(target, fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters:
   - name: kubernetes
@@ -53,7 +53,6 @@ users:
         command: %s
         args:
 %s`, layout.CACertificate, yamlString(b.cluster.endpoint), program, list.String()))
-	return nil
 }
 
 // yamlString quotes s for YAML, of which JSON strings are a part.

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -36,12 +35,15 @@ func (b *builder) kubelet() error {
 	if err != nil {
 		return err
 	}
-	b.file(layout.KubeletArgs, dropIn)
-	if flags := b.config.Kubelet.Flags; len(flags) > 0 {
-		b.file(layout.KubeletExtraArgs, string(systemd.Environment("KUBELET_EXTRA_ARGS", flags)))
-	}
 	b.unit(Unit{Name: layout.KubeletService, Enabled: true, Files: files})
-	return nil
+	if err := b.file(layout.KubeletArgs, dropIn); err != nil {
+		return err
+	}
+	if flags := b.config.Kubelet.Flags; len(flags) > 0 {
+		_, err = b.want(wish{path: layout.KubeletExtraArgs, mode: 0o644, manager: managerOf(b.config.Source("spec", "kubelet", "flags")),
+			text: string(systemd.Environment("KUBELET_EXTRA_ARGS", flags))})
+	}
+	return err
 }
 
 // checkUserFlags refuses flags that this kubelet does not have: it would exit
@@ -105,7 +107,9 @@ func (b *builder) kubeletArgs(own string) (string, error) {
 	exec, reset := own, ""
 	switch image := b.facts.Host.KubeletUnit; {
 	case image == nil:
-		b.file(layout.KubeletUnit, b.kubeletUnit(own))
+		if err := b.file(layout.KubeletUnit, b.kubeletUnit(own)); err != nil {
+			return "", err
+		}
 	case b.usable(image.Exec):
 		exec = image.Exec
 	default:
@@ -161,7 +165,9 @@ func (b *builder) kubeletArgs(own string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		b.file(layout.CredentialProvider, config)
+		if err := b.file(layout.CredentialProvider, config); err != nil {
+			return "", err
+		}
 		args = append(args, "--image-credential-provider-config="+layout.CredentialProvider,
 			"--image-credential-provider-bin-dir="+host.CredentialProvider[:strings.LastIndex(host.CredentialProvider, "/")])
 	}
@@ -253,8 +259,8 @@ func (b *builder) healthURL(doc map[string]any) string {
 	if a, ok := doc["healthzBindAddress"].(string); ok && a != "" {
 		address = a
 	}
-	if p, ok := doc["healthzPort"].(json.Number); ok {
-		port = p.String()
+	if p, ok := doc["healthzPort"].(int64); ok {
+		port = strconv.FormatInt(p, 10)
 	}
 	if a, given := b.config.Kubelet.Flag("healthz-bind-address"); given {
 		address = a

@@ -6,85 +6,144 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/ownership"
 	"github.com/eks-bootstrap/nodeadm/internal/suggest"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
-// planKubeletConfig plans the KubeletConfiguration and returns it. It has four
-// layers: defaults, over them what somebody other than nodeadm wrote into the
-// document that stands on the node (user data edits it before calling
-// bootstrap.sh, images ship one), over that what follows from the instance,
-// and on top the user's own KubeletConfiguration.
+// planKubeletConfig plans the KubeletConfiguration and returns it. Over
+// nodeadm's defaults stands what the image has set (user data edits the file
+// before calling bootstrap.sh, images ship one), over that what follows from
+// the instance, and on top the user's own KubeletConfiguration. What a hand has
+// changed since the last run is above all of it, unless conflicts are forced.
 func (b *builder) planKubeletConfig() (map[string]any, error) {
-	others, err := b.foreignKubeletConfig()
-	if err != nil {
-		return nil, err
+	live, err := decodeJSON(b.facts.Host.Live[layout.KubeletConfig])
+	if err == nil && !b.force {
+		if err := b.checkForeign(live); err != nil {
+			return nil, err
+		}
 	}
 	if err := b.checkUserFields(); err != nil {
 		return nil, err
 	}
-	doc, own := kubeletDefaults(b.facts.Host.Kubelet), kubeletDefaults(b.facts.Host.Kubelet)
-	overlay(doc, others)
-	for _, layer := range []map[string]any{b.kubeletSettings(), b.config.Kubelet.Config} {
-		overlay(doc, layer)
-		overlay(own, layer)
-	}
-	text, err := indentJSON(doc)
+	doc, err := b.mergeKubeletConfig()
 	if err != nil {
 		return nil, err
 	}
-	ownText, err := indentJSON(own)
-	if err != nil {
-		return nil, err
+	if b.othersMaxPods(doc) {
+		// Memory is reserved for the number of pods that kubelet will really take.
+		b.plan.Files = slices.DeleteFunc(b.plan.Files, func(f File) bool { return f.Path == layout.KubeletConfig })
+		b.plan.Conflicts = slices.DeleteFunc(b.plan.Conflicts, func(c Conflict) bool { return c.Path == layout.KubeletConfig })
+		if doc, err = b.mergeKubeletConfig(); err != nil {
+			return nil, err
+		}
 	}
-	b.origins(doc, others)
-	b.plan.Files = append(b.plan.Files, File{Path: layout.KubeletConfig, Mode: 0o644, Data: []byte(text), Own: []byte(ownText)})
+	b.origins(doc)
 	return doc, nil
 }
 
-// origins notes where each field of the document comes from, by the uppermost
-// layer that has it.
-func (b *builder) origins(doc, others map[string]any) {
+func (b *builder) mergeKubeletConfig() (map[string]any, error) {
+	defaults, settings, user := kubeletDefaults(b.facts.Host.Kubelet), b.kubeletSettings(), b.config.Kubelet.Config
+	wanted := map[string]any{}
+	for _, layer := range []map[string]any{defaults, settings, user} {
+		ownership.Overlay(wanted, layer)
+	}
+	text, err := indentJSON(wanted)
+	if err != nil {
+		return nil, err
+	}
+	known, err := decodeJSON([]byte(text)) // addresses become text
+	if err != nil {
+		return nil, err
+	}
+	intents := []ownership.Intent{
+		{Manager: Agent, Fields: within(known, without(defaults, settings)), Yields: true},
+		{Manager: Agent, Fields: within(known, settings)},
+	}
+	return b.want(wish{path: layout.KubeletConfig, mode: 0o644, text: text, keepsImage: true,
+		intents: append(intents, b.byManager("spec.kubelet.config", user)...)})
+}
+
+// origins notes where each field of the document comes from: who set it and,
+// where that is nodeadm, what it was worked out from.
+func (b *builder) origins(doc map[string]any) {
 	settings := b.kubeletSettings()
+	state := b.stateOf(layout.KubeletConfig)
 	for _, path := range leafPaths(doc, "") {
-		from := fmt.Sprintf("default for kubelet %s", b.facts.Host.Kubelet)
 		keys := strings.Split(path, "\x00")
-		if has(others, keys) {
+		from := ""
+		switch owner := state.Owner(keys...); {
+		case owner == ownership.Hand:
+			from = "a hand, after the last run"
+		case owner == ownership.Image:
 			from = "kubelet-config.json as it stood on the node"
-		}
-		if has(settings, keys) {
-			switch keys[0] {
-			case "maxPods":
-				from = b.plan.MaxPods.Source + ": " + b.plan.MaxPods.Arithmetic
-			case "kubeReserved":
-				from = fmt.Sprintf("%d CPUs and %d pods", b.facts.Host.CPUs, min(b.plan.MaxPods.ENILimited, b.plan.MaxPods.Effective))
-			case "clusterDNS":
-				from = "the cluster's service CIDR"
-				if len(b.config.Cluster.DNSAddresses) > 0 {
-					from = b.config.Origin("spec.cluster.dnsAddresses")
-				} else if b.config.Cluster.ServiceCIDR.IsValid() {
-					from = "tenth address of " + b.config.Origin("spec.cluster.cidr")
-				}
-			case "providerID":
-				from = "instance metadata"
-			default:
-				from = "nodeadm"
-			}
-		}
-		if has(b.config.Kubelet.Config, keys) {
+		case has(b.config.Kubelet.Config, keys):
 			from = b.config.Origin("spec.kubelet.config." + strings.Join(keys, "."))
+		case has(settings, keys):
+			from = b.settingOrigin(keys[0])
+		default:
+			from = fmt.Sprintf("default for kubelet %s", b.facts.Host.Kubelet)
 		}
 		value, _ := json.Marshal(at(doc, keys)) // it was JSON before
 		b.plan.Origins = append(b.plan.Origins, Origin{strings.Join(keys, "."), string(value), from})
 	}
+}
+
+// othersMaxPods takes note of a max pods that the image or a hand has set and
+// that stays. It tells whether that is another number than was planned.
+func (b *builder) othersMaxPods(doc map[string]any) bool {
+	n, isNumber := doc["maxPods"].(int64)
+	if _, flag := b.config.Kubelet.Flag("max-pods"); flag || !isNumber || int(n) == b.plan.MaxPods.Effective {
+		return false
+	}
+	switch b.stateOf(layout.KubeletConfig).Owner("maxPods") {
+	case ownership.Hand:
+		b.plan.MaxPods.Source = "kubelet-config.json, changed by hand"
+	case ownership.Image:
+		b.plan.MaxPods.Source = "kubelet-config.json as it stood"
+	default:
+		return false
+	}
+	b.plan.MaxPods.Effective = int(n)
+	return true
+}
+
+// stateOf says whose each field of a planned file is.
+func (b *builder) stateOf(path string) *ownership.State {
+	for _, f := range b.plan.Files {
+		if f.Path == path && f.State != nil {
+			return f.State
+		}
+	}
+	return &ownership.State{}
+}
+
+// settingOrigin tells what a field that nodeadm decides follows from.
+func (b *builder) settingOrigin(field string) string {
+	switch field {
+	case "maxPods":
+		return b.plan.MaxPods.Source + ": " + b.plan.MaxPods.Arithmetic
+	case "kubeReserved":
+		return fmt.Sprintf("%d CPUs and %d pods", b.facts.Host.CPUs, min(b.plan.MaxPods.ENILimited, b.plan.MaxPods.Effective))
+	case "clusterDNS":
+		switch {
+		case len(b.config.Cluster.DNSAddresses) > 0:
+			return b.config.Origin("spec.cluster.dnsAddresses")
+		case b.config.Cluster.ServiceCIDR.IsValid():
+			return "tenth address of " + b.config.Origin("spec.cluster.cidr")
+		}
+		return "the cluster's service CIDR"
+	case "providerID":
+		return "instance metadata"
+	}
+	return "nodeadm"
 }
 
 // leafPaths are the paths of all values that are not maps with members, sorted,
@@ -191,24 +250,6 @@ func kindOf(v any) string {
 	return "a number"
 }
 
-// foreignKubeletConfig is the part of the document on the node that nodeadm
-// did not write.
-func (b *builder) foreignKubeletConfig() (map[string]any, error) {
-	live, err := decodeJSON(b.facts.Host.KubeletConfig)
-	if err != nil {
-		return nil, fault.New(fault.Usage, "mend the file, or remove it to get the defaults", "%s: %w", layout.KubeletConfig, err)
-	}
-	others := live
-	for _, data := range b.facts.Host.AppliedKubeletConfigs {
-		applied, err := decodeJSON(data)
-		if err != nil {
-			return nil, fault.New(fault.Disk, "remove "+layout.AppliedFile, "%s: the record of %s: %w", layout.AppliedFile, layout.KubeletConfig, err)
-		}
-		others = foreign(others, applied)
-	}
-	return others, b.checkForeign(others)
-}
-
 // decodeJSON reads an object, numbers exactly as they are written.
 func decodeJSON(data []byte) (doc map[string]any, err error) {
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -256,40 +297,40 @@ func (b *builder) checkForeign(others map[string]any) error {
 	return errors.Join(errs...)
 }
 
-// foreign is the part of live that nodeadm did not write: fields that are not
-// in the document it last wrote, or have another value there.
-func foreign(live, applied map[string]any) map[string]any {
-	rest := map[string]any{}
-	for key, value := range live {
-		ours, written := applied[key]
+// within is the part of doc at the fields that another document has.
+func within(doc, fields map[string]any) map[string]any {
+	part := map[string]any{}
+	for key, field := range fields {
+		value, found := doc[key]
 		nested, isMap := value.(map[string]any)
-		oursNested, oursIsMap := ours.(map[string]any)
+		below, fieldIsMap := field.(map[string]any)
 		switch {
-		case isMap && oursIsMap:
-			if part := foreign(nested, oursNested); len(part) > 0 {
+		case isMap && fieldIsMap && len(below) > 0:
+			part[key] = within(nested, below)
+		case found:
+			part[key] = value
+		}
+	}
+	return part
+}
+
+// without is doc less the fields that another document has.
+func without(doc, fields map[string]any) map[string]any {
+	rest := map[string]any{}
+	for key, value := range doc {
+		field, found := fields[key]
+		nested, isMap := value.(map[string]any)
+		below, fieldIsMap := field.(map[string]any)
+		switch {
+		case isMap && fieldIsMap:
+			if part := without(nested, below); len(part) > 0 {
 				rest[key] = part
 			}
-		case !written || !reflect.DeepEqual(value, ours):
+		case !found:
 			rest[key] = value
 		}
 	}
 	return rest
-}
-
-// overlay puts the fields of top over those of doc, maps field by field,
-// everything else as a whole.
-func overlay(doc, top map[string]any) {
-	for key, value := range top {
-		nested, isMap := value.(map[string]any)
-		under, underIsMap := doc[key].(map[string]any)
-		if isMap && underIsMap {
-			under = maps.Clone(under)
-			overlay(under, nested)
-			doc[key] = under
-			continue
-		}
-		doc[key] = value
-	}
 }
 
 // kubeletSettings are the fields that nodeadm decides on every run.

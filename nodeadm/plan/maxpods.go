@@ -141,12 +141,6 @@ func (b *builder) maxPods() (MaxPods, error) {
 	}
 	if !m.Written {
 		m.Effective, m.Source = kubeletDefaultMaxPods, "kubelet's default"
-		// Somebody else's number in the document stays where nodeadm writes none.
-		if doc, err := b.foreignKubeletConfig(); err != nil {
-			return m, err
-		} else if n, err := strconv.Atoi(fmt.Sprint(doc["maxPods"])); err == nil {
-			m.Effective, m.Source = n, "kubelet-config.json as it stood"
-		}
 	}
 	if value, given := b.config.Kubelet.Config["maxPods"]; given && value != nil {
 		n, err := strconv.Atoi(fmt.Sprint(value))

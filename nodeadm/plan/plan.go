@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/eks-bootstrap/nodeadm/internal/ownership"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
@@ -23,6 +24,8 @@ type Plan struct {
 	Units []Unit // in the order they are brought up
 
 	MaxPods MaxPods
+	// Conflicts are fields that a hand has changed since the last run.
+	Conflicts []Conflict
 	// Origins tell for each field of kubelet-config.json where it comes from.
 	Origins []Origin
 	// HealthURL is where kubelet answers when it is well; "" if the
@@ -42,12 +45,16 @@ type File struct {
 	Path string
 	Mode fs.FileMode
 	Data []byte
-	// Own is the part of Data that is nodeadm's, where others have a say in the
-	// same document; nil means all of it.
-	Own []byte
+	// State says whose each field of the file is; nil where all of it is
+	// nodeadm's.
+	State *ownership.State
+	// Origin is who has a say in the file: managers, separated by commas.
+	Origin string
 	// Shared: the file is the system's and only a part of it is nodeadm's, so
 	// it is never removed.
 	Shared bool
+	// Secret: the file may hold passwords.
+	Secret bool
 }
 
 // Unit is a systemd unit and the files whose change it must be restarted for.
@@ -60,9 +67,15 @@ type Unit struct {
 	StartOnly, OnChange bool
 }
 
+// Options decide what becomes of others' work.
+type Options struct {
+	// ForceConflicts takes over fields that a hand has changed.
+	ForceConflicts bool
+}
+
 // Build makes the plan.
-func Build(c config.Config, f facts.Facts) (Plan, error) {
-	b := &builder{config: c, facts: f}
+func Build(c config.Config, f facts.Facts, o Options) (Plan, error) {
+	b := &builder{config: c, facts: f, force: o.ForceConflicts}
 	b.plan.Warnings = slices.Clone(f.Warnings)
 	b.plan.Disks = disks(c)
 	if c.FastImagePull {
@@ -82,9 +95,13 @@ func Build(c config.Config, f facts.Facts) (Plan, error) {
 		b.runtime(),
 		b.kubelet(),
 	)
+	if err == nil {
+		err = b.unwanted()
+	}
 	if err != nil {
 		return Plan{}, err
 	}
+	b.warnOfConflicts()
 	slices.SortFunc(b.plan.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return b.plan, nil
 }
@@ -93,6 +110,7 @@ func Build(c config.Config, f facts.Facts) (Plan, error) {
 type builder struct {
 	config config.Config
 	facts  facts.Facts
+	force  bool
 	plan   Plan
 
 	cluster      cluster
@@ -100,8 +118,9 @@ type builder struct {
 	sandboxImage string
 }
 
-func (b *builder) file(path, data string) {
-	b.plan.Files = append(b.plan.Files, File{Path: path, Mode: 0o644, Data: []byte(data)})
+func (b *builder) file(path, data string) error {
+	_, err := b.want(wish{path: path, mode: 0o644, text: data})
+	return err
 }
 
 func (b *builder) unit(u Unit) { b.plan.Units = append(b.plan.Units, u) }
@@ -124,8 +143,7 @@ func (b *builder) settle() error {
 }
 
 func (b *builder) clusterCA() error {
-	b.file(layout.CACertificate, string(b.cluster.ca))
-	return nil
+	return b.file(layout.CACertificate, string(b.cluster.ca))
 }
 
 // disks are the arguments of the image's program for instance store volumes.

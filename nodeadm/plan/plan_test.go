@@ -15,6 +15,7 @@ import (
 	"github.com/eks-bootstrap/nodeadm/data/instancetypes"
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/ownership"
 	"github.com/eks-bootstrap/nodeadm/internal/simulator"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
@@ -52,6 +53,19 @@ func file(t *testing.T, p Plan, path string) string {
 	return ""
 }
 
+// afterwards are the facts once a plan has been carried out.
+func afterwards(f facts.Facts, p Plan) facts.Facts {
+	f.Host.Live, f.Host.Before, f.Host.Secret = map[string][]byte{}, map[string]*ownership.State{}, map[string]bool{}
+	for _, file := range p.Files {
+		f.Host.Live[file.Path] = file.Data
+		f.Host.Secret[file.Path] = file.Secret
+		if file.State != nil {
+			f.Host.Before[file.Path] = file.State
+		}
+	}
+	return f
+}
+
 func document(t *testing.T, p Plan) map[string]any {
 	t.Helper()
 	var doc map[string]any
@@ -70,7 +84,7 @@ func TestEveryKubelet(t *testing.T) {
 				c, f := node(t, minor, "--kubelet-extra-args", "--node-labels=a=b")
 				f.Host.Containerd = containerd
 				f.Host.NVIDIA, f.Host.NVIDIARuntime = true, true
-				p, err := Build(c, f)
+				p, err := Build(c, f, Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -137,12 +151,12 @@ func paths(doc map[string]any, prefix string) map[string]bool {
 
 func TestSameInputSameBytes(t *testing.T) {
 	c, f := node(t, 35, "--kubelet-extra-args", "--node-labels=a=b,c=d --v=4")
-	first, err := Build(c, f)
+	first, err := Build(c, f, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
-		again, err := Build(c, f)
+		again, err := Build(c, f, Options{})
 		if diff := cmp.Diff(first, again); diff != "" || err != nil {
 			t.Fatalf("%v %s", err, diff)
 		}
@@ -153,7 +167,7 @@ func TestMaxPodsAgreesWithEveryType(t *testing.T) {
 	for _, i := range instancetypes.All() {
 		c, f := node(t, 30)
 		f.Instance.Type = i.Name
-		p, err := Build(c, f)
+		p, err := Build(c, f, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +198,7 @@ func TestKubeReserved(t *testing.T) {
 	} {
 		c, f := node(t, 30, test.args...)
 		f.Host.CPUs, f.Instance.Type = test.cpus, test.type_
-		p, err := Build(c, f)
+		p, err := Build(c, f, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +234,7 @@ func TestClusterDNS(t *testing.T) {
 			test.eks.Endpoint, test.eks.CertificateAuthority = c.Cluster.Endpoint, c.Cluster.CertificateAuthority
 			f.Cluster = test.eks
 		}
-		p, err := Build(c, f)
+		p, err := Build(c, f, Options{})
 		if err != nil {
 			t.Fatalf("%s: %v", test.name, err)
 		}
@@ -251,7 +265,7 @@ func TestRefuses(t *testing.T) {
 		{"broken TOML", 30, nil, func(f *facts.Facts) {
 			f.Host.ContainerdTemplate = &facts.Document{Path: "/x.toml", Data: []byte("version = 2\n[a\n")}
 		}, "/x.toml:2:"},
-		{"a kubelet-config.json that is no JSON", 30, nil, func(f *facts.Facts) { f.Host.KubeletConfig = []byte("kind: Kubelet") }, "not a JSON object"},
+		{"a kubelet-config.json that is no JSON", 30, nil, func(f *facts.Facts) { f.Host.Live = map[string][]byte{layout.KubeletConfig: []byte("kind: Kubelet")} }, "not a JSON object"},
 		{"a drop-in that swallows the arguments", 30, nil, func(f *facts.Facts) {
 			f.Host.KubeletUnit = &facts.KubeletUnit{Path: "/etc/systemd/system/kubelet.service.d/99-mine.conf", Exec: "/usr/bin/kubelet"}
 		}, "99-mine.conf"},
@@ -265,7 +279,7 @@ func TestRefuses(t *testing.T) {
 			if test.change != nil {
 				test.change(&f)
 			}
-			p, err := Build(c, f)
+			p, err := Build(c, f, Options{})
 			if err == nil || !strings.Contains(err.Error(), test.want) || len(p.Files) > 0 {
 				t.Errorf("error %v with %d files, want one with %q and no files", err, len(p.Files), test.want)
 			}
@@ -280,8 +294,8 @@ func TestRefuses(t *testing.T) {
 // before it calls bootstrap.sh, the commonest way to set what has no flag.
 func TestOthersSettingsStay(t *testing.T) {
 	c, f := node(t, 30)
-	f.Host.KubeletConfig = []byte(`{"registryPullQPS": 50, "clusterDomain": "corp.local", "maxPods": 5, "kubeReserved": {"pid": "100"}, "big": 9007199254740993}`)
-	first, err := Build(c, f)
+	f.Host.Live = map[string][]byte{layout.KubeletConfig: []byte(`{"registryPullQPS": 50, "clusterDomain": "corp.local", "maxPods": 5, "kubeReserved": {"pid": "100"}, "big": 9007199254740993}`)}
+	first, err := Build(c, f, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,19 +307,14 @@ func TestOthersSettingsStay(t *testing.T) {
 		t.Error("a number lost its last digits")
 	}
 	// The next run finds its own work and the others' side by side.
-	f.Host.KubeletConfig = []byte(file(t, first, layout.KubeletConfig))
-	for _, own := range first.Files {
-		if own.Path == layout.KubeletConfig {
-			f.Host.AppliedKubeletConfigs = [][]byte{own.Own}
-		}
-	}
-	second, err := Build(c, f)
+	f = afterwards(f, first)
+	second, err := Build(c, f, Options{})
 	if diff := cmp.Diff(file(t, first, layout.KubeletConfig), file(t, second, layout.KubeletConfig)); diff != "" || err != nil {
 		t.Errorf("a second run (-first +second): %v\n%s", err, diff)
 	}
 	// What was nodeadm's own goes when it is not wanted any more.
 	c.Kubelet.MaxPods.Mode = "none"
-	third, err := Build(c, f)
+	third, err := Build(c, f, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +332,7 @@ func TestHealthURL(t *testing.T) {
 		"--healthz-bind-address=::1":     "http://[::1]:10248/healthz",
 	} {
 		c, f := node(t, 30, "--kubelet-extra-args", args)
-		p, err := Build(c, f)
+		p, err := Build(c, f, Options{})
 		if err != nil || p.HealthURL != want {
 			t.Errorf("%q: %v, URL %q, want %q", args, err, p.HealthURL, want)
 		}
@@ -355,7 +364,7 @@ func TestUserValuesOfTheWrongKind(t *testing.T) {
 func TestKernelDefaults(t *testing.T) {
 	c, f := node(t, 34)
 	f.Host.KernelDefaults = false
-	p, err := Build(c, f)
+	p, err := Build(c, f, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,12 +373,12 @@ func TestKernelDefaults(t *testing.T) {
 	}
 	// Once they are set, the file that set them stays.
 	f.Host.KernelDefaults, f.Host.OwnSysctls = true, true
-	if again, err := Build(c, f); err != nil || file(t, again, layout.SysctlConfig) != file(t, p, layout.SysctlConfig) {
+	if again, err := Build(c, f, Options{}); err != nil || file(t, again, layout.SysctlConfig) != file(t, p, layout.SysctlConfig) {
 		t.Errorf("the next run: %v", err)
 	}
 	c.Kubelet.Config = map[string]any{"protectKernelDefaults": false}
 	f.Host.KernelDefaults, f.Host.OwnSysctls = false, false
-	if p, err = Build(c, f); err != nil || slices.ContainsFunc(p.Files, func(f File) bool { return f.Path == layout.SysctlConfig }) {
+	if p, err = Build(c, f, Options{}); err != nil || slices.ContainsFunc(p.Files, func(f File) bool { return f.Path == layout.SysctlConfig }) {
 		t.Errorf("kubelet does not insist: %v", err)
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/ownership"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
@@ -76,10 +78,55 @@ func (b *builder) containerd() error {
 	if err := b.baseRuntimeSpec(); err != nil {
 		return err
 	}
-	b.file(layout.ContainerdConfig, text)
 	b.unit(Unit{Name: layout.ContainerdService, Enabled: true,
 		Files: []string{layout.ContainerdConfig, layout.BaseRuntimeSpec, environmentFile(layout.ContainerdService)}})
-	return nil
+	return b.containerdConfig(text)
+}
+
+// containerdConfig plans config.toml: what nodeadm and the user want, over what
+// the image has set.
+func (b *builder) containerdConfig(text string) error {
+	wanted, err := decodeTOML([]byte(text))
+	if err != nil {
+		return err
+	}
+	intents := []ownership.Intent{{Manager: Agent, Fields: wanted}}
+	if user := b.config.Containerd.Config; user != "" && b.facts.Host.ContainerdTemplate == nil {
+		fields, err := decodeTOML([]byte(user))
+		if err != nil {
+			return err
+		}
+		intents = append(intents, ownership.Intent{Manager: managerOf(b.config.Source("spec", "containerd", "config")), Fields: fields})
+	}
+	w := wish{path: layout.ContainerdConfig, mode: 0o644, text: text, intents: intents}
+	if live := b.facts.Host.Live[w.path]; live != nil {
+		// Names of plugins differ between versions, so that their fields cannot
+		// be put side by side.
+		first := b.facts.Host.Before[w.path] == nil
+		image, err := decodeTOML(live)
+		switch {
+		case err != nil && first:
+			b.warn(fmt.Sprintf("the image's %s is replaced: %v", w.path, err))
+		case err == nil && first && image["version"] != wanted["version"]:
+			b.warn(fmt.Sprintf("the image's %s is replaced: it is written in version %v and the node's in version %v", w.path, cmp.Or[any](image["version"], 1), wanted["version"]))
+		case err == nil:
+			w.keepsImage = true
+			if disabled := image["disabled_plugins"]; disabled != nil {
+				w.intents[0].Fields["disabled_plugins"] = withoutCRI(disabled)
+			}
+		}
+	}
+	_, err = b.want(w)
+	return err
+}
+
+// withoutCRI takes the plugin that kubelet talks to out of a list: Docker's
+// package of containerd comes with it switched off.
+func withoutCRI(disabled any) []any {
+	list, _ := disabled.([]any)
+	return slices.DeleteFunc(slices.Clone(list), func(name any) bool {
+		return name == "cri" || name == "io.containerd.grpc.v1.cri" || name == "io.containerd.cri.v1.runtime" || name == "io.containerd.cri.v1.images"
+	})
 }
 
 // checkContainerdTemplate refuses what containerd could not start with.
@@ -115,7 +162,7 @@ func (b *builder) containerdText() (string, error) {
 		return "", fault.New(fault.Usage, `write the plugin's name of version 2, "io.containerd.grpc.v1.cri"`,
 			"spec.containerd.config: it names plugins of containerd 2, and the node has %s", cmp.Or(h.Containerd, "an unknown containerd"))
 	}
-	text := containerdConfig(h, b.sandboxImage, v3 && (user == "" || namesV3), b.config.Containerd.BaseRuntimeSpec != nil)
+	text := containerdDefaults(h, b.sandboxImage, v3 && (user == "" || namesV3), b.config.Containerd.BaseRuntimeSpec != nil)
 	if user == "" {
 		return text, nil
 	}
@@ -126,7 +173,7 @@ func (b *builder) containerdText() (string, error) {
 	return text, nil
 }
 
-func containerdConfig(h facts.Host, sandboxImage string, v3, baseSpec bool) string {
+func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) string {
 	var t tomlText
 	images, runtime, version := `plugins."io.containerd.grpc.v1.cri"`, `plugins."io.containerd.grpc.v1.cri"`, 2
 	if v3 {
@@ -222,9 +269,8 @@ func (b *builder) dockerd() error {
 	if err != nil {
 		return err
 	}
-	b.file(layout.DockerConfig, text)
 	b.unit(Unit{Name: layout.DockerService, Enabled: true, Files: []string{layout.DockerConfig}})
-	return nil
+	return b.file(layout.DockerConfig, text)
 }
 
 // major is the first number of a version, 0 where there is none.

@@ -16,7 +16,7 @@ import (
 // process, and returns its path on the host.
 func BuildNodeadm(t testing.TB) string {
 	t.Helper()
-	return built(t, target{dir: ".", pkg: "./cmd/nodeadm", name: "nodeadm", tags: "urfave_cli_no_docs,nethttpomithttp2"})
+	return built(t, target{dir: ".", name: "nodeadm"})
 }
 
 // StandInKubelet builds the program that takes kubelet's place (see the module
@@ -33,8 +33,8 @@ func StandInKubelet(t testing.TB, version string) string {
 	})
 }
 
-// target is one program to build.
-type target struct{ dir, pkg, name, ldflags, tags string }
+// target is one program to build; without pkg it is built by make.
+type target struct{ dir, pkg, name, ldflags string }
 
 var builds sync.Map // target → func() (string, error)
 
@@ -70,7 +70,10 @@ func build(what target) (string, error) {
 	}
 	defer os.RemoveAll(tmp)
 	out, path := filepath.Join(tmp, what.name), filepath.Join(dir, what.name)
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-tags", what.tags, "-ldflags", "-s -w "+what.ldflags, "-o", out, what.pkg)
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w "+what.ldflags, "-o", out, what.pkg)
+	if what.pkg == "" {
+		cmd = exec.Command("make", "--silent", "build", "BIN="+out)
+	}
 	cmd.Dir = filepath.Join(root, what.dir)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if msg, err := cmd.CombinedOutput(); err != nil {

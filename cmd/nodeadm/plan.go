@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/urfave/cli/v2"
+
+	"github.com/eks-bootstrap/nodeadm/nodeadm"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/activate"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/apply"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
+)
+
+func planCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "plan",
+		Usage: "show what init would change, and change nothing",
+		Description: "Reads the same documents as init, or the call of bootstrap.sh in the user data, and shows every file as a\n" +
+			"difference to what stands on the node, what would be done to units, and why. Exit code 0: there is nothing to\n" +
+			"do; 10: changes are pending. For arguments of bootstrap.sh: nodeadm bootstrap --dry-run.",
+		Flags:  append(append(sourceFlags(), outputFlag()), append(bootFlags(), forceFlag())...),
+		Action: planNode,
+	}
+}
+
+func planNode(c *cli.Context) error {
+	if err := noOperands(c); err != nil {
+		return err
+	}
+	options, err := bootOptions(c)
+	if err != nil {
+		return err
+	}
+	var cancel context.CancelFunc
+	c.Context, cancel = options.Limit(c.Context)
+	defer cancel()
+	_, wanted, err := loadDocuments(c, options, c.StringSlice("config-source"), true)
+	if err != nil {
+		return err
+	}
+	return preview(c, wanted, options)
+}
+
+// changesPending is the exit code of a preview that found something to do.
+const changesPending = exitCode(10)
+
+// preview shows what a run would change.
+func preview(c *cli.Context, wanted config.Config, options nodeadm.Options) error {
+	if err := useProxy(wanted); err != nil {
+		return err
+	}
+	result, err := nodeadm.Preview(c.Context, wanted, options)
+	if err != nil {
+		return err
+	}
+	p := newPreview(result)
+	if err := output(c, p, func() { p.print(c.App.Writer) }); err != nil {
+		return err
+	}
+	if p.Pending {
+		return changesPending
+	}
+	return nil
+}
+
+// previewed is what a run would change, in JSON.
+type previewed struct {
+	Pending   bool              `json:"changesPending"`
+	Files     []previewedFile   `json:"files"`
+	Units     []activate.Step   `json:"units"`
+	Left      []string          `json:"left"`
+	Conflicts []previewConflict `json:"conflicts"`
+	Warnings  []string          `json:"warnings"`
+	MaxPods   nodeadm.MaxPods   `json:"maxPods"`
+}
+
+type previewedFile struct {
+	Path    string       `json:"path"`
+	Action  apply.Action `json:"action"`
+	OldMode string       `json:"oldMode,omitempty"`
+	Mode    string       `json:"mode,omitempty"`
+	Owner   string       `json:"owner,omitempty"` // UID:GID
+	Origin  string       `json:"origin,omitempty"`
+	Diff    string       `json:"diff,omitempty"`
+}
+
+type previewConflict struct {
+	Path    string `json:"path"`
+	Field   string `json:"field"`
+	Manager string `json:"manager"`
+	Value   any    `json:"value"`
+	By      string `json:"wantedBy"`
+	Wanted  any    `json:"wanted"`
+	Taken   bool   `json:"taken"`
+}
+
+func newPreview(r nodeadm.Result) previewed {
+	p := previewed{
+		Pending: len(r.Changes) > 0 || len(r.Steps) > 0 || r.Interrupted,
+		Files:   []previewedFile{}, Units: append([]activate.Step{}, r.Steps...), Left: append([]string{}, r.Left...),
+		Conflicts: []previewConflict{}, Warnings: append([]string{}, r.Plan.Warnings...),
+		MaxPods: nodeadm.MaxPods{Pods: r.Plan.MaxPods.Effective, Source: r.Plan.MaxPods.Source, Arithmetic: r.Plan.MaxPods.Arithmetic},
+	}
+	for _, c := range r.Changes {
+		p.Files = append(p.Files, previewFile(c))
+	}
+	for _, c := range r.Plan.Conflicts {
+		shown := previewConflict{c.Path, c.Field, c.Manager, c.Value, c.By, c.Wanted, c.Taken}
+		if c.Secret {
+			shown.Value, shown.Wanted = nil, nil
+		}
+		p.Conflicts = append(p.Conflicts, shown)
+	}
+	return p
+}
+
+func previewFile(c apply.Change) previewedFile {
+	f := previewedFile{Path: c.Path, Action: c.Action, Origin: c.Origin, Diff: fileDiff(c.Path, c.Old, c.New, c.Secret)}
+	if c.Old != nil {
+		f.OldMode, f.Owner = fmt.Sprintf("%04o", c.OldMode), fmt.Sprintf("%d:%d", c.OldOwner.UID, c.OldOwner.GID)
+	}
+	if c.Action != apply.Remove {
+		f.Mode = fmt.Sprintf("%04o", c.Mode)
+	}
+	if c.Owner != nil {
+		f.Owner = fmt.Sprintf("%d:%d", c.Owner.UID, c.Owner.GID)
+	}
+	return f
+}
+
+// fileDiff is a unified diff of two versions of a file, "" if they are equal.
+// Of a file that is not for everybody the values are hidden.
+func fileDiff(path string, old, new []byte, secret bool) string {
+	oldName, newName := path, path
+	if old == nil {
+		oldName = "/dev/null"
+	}
+	if new == nil {
+		newName = "/dev/null"
+	}
+	if bytes.Equal(old, new) {
+		return ""
+	}
+	if secret {
+		before, after := hide(old), hide(new)
+		if bytes.Equal(before, after) {
+			return fmt.Sprintf("--- %s\n+++ %s\n(only values differ, which are not shown)\n", oldName, newName)
+		}
+		old, new = before, after
+	}
+	text := string(diff.Diff(oldName, []byte(redact(string(old))), newName, []byte(redact(string(new)))))
+	// Its first line repeats the command line of diff.
+	if _, rest, found := strings.Cut(text, "\n"); found {
+		return rest
+	}
+	return text
+}
+
+var values = regexp.MustCompile(`(?m)^([^=\n]*=\s*'?[A-Za-z0-9_]*)=.*$`)
+
+// hide takes values out of a file of assignments, such as the environment of a
+// service, and leaves the names.
+func hide(data []byte) []byte {
+	if len(data) == 0 {
+		return data
+	}
+	return values.ReplaceAll(data, []byte("$1=…"))
+}
+
+func printFiles(w io.Writer, files []previewedFile) {
+	for _, f := range files {
+		fmt.Fprintf(w, "%s %s", f.Action, f.Path)
+		switch {
+		case f.OldMode != "" && f.Mode != "" && f.OldMode != f.Mode:
+			fmt.Fprintf(w, " (mode %s → %s, owner %s)", f.OldMode, f.Mode, f.Owner)
+		case f.OldMode != "":
+			fmt.Fprintf(w, " (mode %s, owner %s)", f.OldMode, f.Owner)
+		default:
+			fmt.Fprintf(w, " (mode %s)", f.Mode)
+		}
+		fmt.Fprintf(w, "\n%s\n", f.Diff)
+	}
+}
+
+func (p previewed) print(w io.Writer) {
+	printFiles(w, p.Files)
+	for _, path := range p.Left {
+		fmt.Fprintf(w, "left: %s is not wanted any more, and was changed by hand\n", path)
+	}
+	for _, s := range p.Units {
+		fmt.Fprintf(w, "%s %s: %s\n", s.Action, s.Unit, s.Why)
+	}
+	if !p.Pending {
+		fmt.Fprintln(w, "nothing to do: the node is as it is planned")
+		return
+	}
+	counts := map[apply.Action]int{}
+	for _, f := range p.Files {
+		counts[f.Action]++
+	}
+	var parts []string
+	for _, a := range []apply.Action{apply.Create, apply.Update, apply.Mode, apply.Remove} {
+		if counts[a] > 0 {
+			parts = append(parts, fmt.Sprintf("%d to %s", counts[a], a))
+		}
+	}
+	if len(parts) == 0 {
+		parts = []string{"none to change"}
+	}
+	fmt.Fprintf(w, "\nfiles: %s; units: %d to do; nothing was changed\n", strings.Join(parts, ", "), len(p.Units))
+}
