@@ -157,7 +157,7 @@ func Preview(ctx context.Context, c config.Config, o Options) (Result, error) {
 	ctx, cancel := o.Limit(ctx)
 	defer cancel()
 	b := newRun(o)
-	b.config = c
+	b.config, b.preview = c, true
 	err := b.run(ctx, []phase{
 		{"facts", true, b.gather},
 		{"plan", true, b.build},
@@ -201,6 +201,7 @@ type bootstrap struct {
 	log     logrus.FieldLogger
 	record  apply.Record
 	manager *systemd.Manager
+	preview bool
 	result  Result
 }
 
@@ -290,8 +291,10 @@ func (b *bootstrap) build(context.Context) (err error) {
 	if b.result.Plan, err = plan.Build(b.config, b.result.Facts, plan.Options{ForceConflicts: b.options.ForceConflicts}); err != nil {
 		return err
 	}
-	for _, w := range b.result.Plan.Warnings {
-		b.log.Warn(w)
+	if !b.preview { // it has them in its answer
+		for _, w := range b.result.Plan.Warnings {
+			b.log.Warn(w)
+		}
 	}
 	p := b.result.Plan.MaxPods
 	b.log.Infof("max pods %d from %s; %s: %s", p.Effective, p.Source, p.InstanceType, p.Arithmetic)
@@ -322,6 +325,9 @@ func (b *bootstrap) disks(ctx context.Context) error {
 func (b *bootstrap) compare(context.Context) (err error) {
 	b.result.Changes, b.result.Left, err = apply.Compare(b.root, b.result.Plan.Files, b.record)
 	for _, path := range b.result.Left {
+		if b.preview {
+			break
+		}
 		b.log.Warnf("%s is not wanted any more and somebody has changed it since nodeadm wrote it; it is left as it is", path)
 	}
 	return err

@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/eks-bootstrap/nodeadm/internal/atomicfile"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/ownership"
 	"github.com/eks-bootstrap/nodeadm/internal/systemd"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/activate"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/apply"
@@ -280,21 +282,21 @@ func (b *bootstrap) unitStatus(ctx context.Context, watched []Watched, drift []a
 // maxPodsOf reads max pods from the configuration itself, where no run of this
 // boot tells more.
 func (b *bootstrap) maxPodsOf(record apply.Record) *MaxPods {
-	data, err := b.root.ReadFile(layout.KubeletConfig)
+	live, err := b.liveFields(layout.KubeletConfig)
+	number, isNumber := live["maxPods"].(json.Number)
+	if err != nil || !isNumber {
+		return nil
+	}
+	pods, err := strconv.Atoi(number.String())
 	if err != nil {
 		return nil
 	}
-	var document struct {
-		MaxPods int `json:"maxPods"`
-	}
-	if err := json.Unmarshal(data, &document); err != nil || document.MaxPods == 0 {
-		return nil
-	}
 	source := "kubelet-config.json"
-	if state := record.Documents[layout.KubeletConfig]; state != nil {
+	if managed, err := ownership.Managed(live, record.Documents[layout.KubeletConfig]); err == nil {
+		state := ownership.State{Managed: managed}
 		source += fmt.Sprintf(", set by %q", state.Owner("maxPods"))
 	}
-	return &MaxPods{Pods: document.MaxPods, Source: source}
+	return &MaxPods{Pods: pods, Source: source}
 }
 
 // Describe is a status in lines for people.

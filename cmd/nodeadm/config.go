@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/sirupsen/logrus"
 	"github.com/urfave/cli/v2"
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
@@ -100,9 +100,7 @@ func readDocuments(c *cli.Context) (config.Documents, config.Config, error) {
 	if err != nil {
 		return config.Documents{}, config.Config{}, err
 	}
-	if log, isLogger := options.Log.(*logrus.Logger); isLogger && !c.Bool("v") {
-		log.SetLevel(logrus.WarnLevel) // the answer itself is enough
-	}
+	quiet(c, options)
 	uris := c.StringSlice("config-source")
 	for _, file := range c.Args().Slice() {
 		if file != "-" {
@@ -120,8 +118,11 @@ func showCommand() *cli.Command {
 		Description: "Shows every value of the merged documents and of the kubelet-config.json they lead to, and where it\n" +
 			"comes from. With --instance-type the instance is simulated and the command works anywhere.",
 		ArgsUsage: "[FILE…]",
-		Flags:     append([]cli.Flag{&cli.StringFlag{Name: "instance-type", Usage: "simulate an instance of `TYPE`"}}, documentFlags()...),
-		Action:    showConfig,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "instance-type", Usage: "simulate an instance of `TYPE`"},
+			&cli.BoolFlag{Name: "managed-fields", Usage: "show who has set each field of the files on this node instead"},
+		}, documentFlags()...),
+		Action: showConfig,
 	}
 }
 
@@ -133,6 +134,9 @@ type shown struct {
 }
 
 func showConfig(c *cli.Context) error {
+	if c.Bool("managed-fields") {
+		return showManagedFields(c)
+	}
 	documents, wanted, err := readDocuments(c)
 	if err != nil {
 		return err
@@ -179,6 +183,38 @@ func showConfig(c *cli.Context) error {
 			fmt.Fprintf(table, "%s\t%s\t%s\n", v.Path, shorten(v.Value), v.Origin)
 		}
 		table.Flush()
+	})
+}
+
+// showManagedFields shows who has set what on this node.
+func showManagedFields(c *cli.Context) error {
+	if err := noOperands(c); err != nil {
+		return err
+	}
+	options, err := rootOptions(c)
+	if err != nil {
+		return err
+	}
+	files, err := nodeadm.ManagedFiles(options)
+	if err != nil {
+		return err
+	}
+	return output(c, files, func() {
+		if len(files) == 0 {
+			fmt.Fprintln(c.App.Writer, "nodeadm has not changed anything here yet")
+		}
+		for _, file := range files {
+			fmt.Fprintf(c.App.Writer, "%s:\n", file.Path)
+			table := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
+			for _, f := range file.Fields {
+				value, _ := json.Marshal(f.Value) // it was read from a document
+				if f.Value == nil {
+					value = nil
+				}
+				fmt.Fprintf(table, "  %s\t%s\t%s\n", f.Field, redact(shorten(string(value))), strings.Join(f.Managers, ", "))
+			}
+			table.Flush()
+		}
 	})
 }
 

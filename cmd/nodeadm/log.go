@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/nodeadm"
 )
 
 func logFlags() []cli.Flag {
@@ -37,6 +38,13 @@ func newLogger(c *cli.Context) (*logrus.Logger, error) {
 		log.SetLevel(logrus.DebugLevel)
 	}
 	return log, nil
+}
+
+// quiet leaves only warnings in the log of a command whose answer is enough.
+func quiet(c *cli.Context, options nodeadm.Options) {
+	if log, isLogger := options.Log.(*logrus.Logger); isLogger && !c.Bool("v") {
+		log.SetLevel(logrus.WarnLevel)
+	}
 }
 
 func jsonFormatter() logrus.Formatter {

@@ -55,6 +55,7 @@ func preview(c *cli.Context, wanted config.Config, options nodeadm.Options) erro
 	if err := useProxy(wanted); err != nil {
 		return err
 	}
+	quiet(c, options)
 	result, err := nodeadm.Preview(c.Context, wanted, options)
 	if err != nil {
 		return err
@@ -192,6 +193,9 @@ func (p previewed) print(w io.Writer) {
 	printFiles(w, p.Files)
 	for _, path := range p.Left {
 		fmt.Fprintf(w, "left: %s is not wanted any more, and was changed by hand\n", path)
+	}
+	for _, message := range p.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", strings.ReplaceAll(message, "\n", "\n  "))
 	}
 	for _, s := range p.Units {
 		fmt.Fprintf(w, "%s %s: %s\n", s.Action, s.Unit, s.Why)

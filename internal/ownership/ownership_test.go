@@ -2,7 +2,9 @@ package ownership
 
 import (
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,11 +38,11 @@ func text(t *testing.T, v any) string {
 func managed(t *testing.T, entries []ManagedFields) (all []string) {
 	t.Helper()
 	for _, e := range entries {
-		fields, err := e.Fields()
+		fields, err := e.Values(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, e.Manager+": "+strings.Join(fields, " "))
+		all = append(all, e.Manager+": "+strings.Join(slices.Sorted(maps.Keys(fields)), " "))
 	}
 	return all
 }

@@ -185,15 +185,16 @@ func Field(p fieldpath.Path) string {
 	return text.String()
 }
 
-// Fields lists the fields of a manager, in order, written for people.
-func (m ManagedFields) Fields() ([]string, error) {
+// Values are the fields of a manager, written for people, with what a document
+// has there.
+func (m ManagedFields) Values(document map[string]any) (map[string]any, error) {
 	set := fieldpath.NewSet()
 	if err := set.FromJSON(strings.NewReader(string(m.FieldsV1))); err != nil {
 		return nil, fmt.Errorf("managed fields of %q: %w", m.Manager, err)
 	}
-	var fields []string
-	set.Leaves().Iterate(func(p fieldpath.Path) { fields = append(fields, Field(p)) })
-	slices.Sort(fields)
+	document = plain(document).(map[string]any)
+	fields := map[string]any{}
+	set.Leaves().Iterate(func(p fieldpath.Path) { fields[Field(p)] = lookup(document, p) })
 	return fields, nil
 }
 
