@@ -18,7 +18,7 @@ BIN     := bin/nodeadm
 # Modules besides the agent's own; each keeps its dependencies to itself.
 MODULES := data/refresh test/machine/standin test/celdiff
 
-.PHONY: build run test test-go test-machine lint generate fuzz clean
+.PHONY: build run test test-go test-faults test-machine lint generate fuzz clean
 
 build: ## the static binary, bin/nodeadm
 	$(GOBUILD) -o $(BIN) ./cmd/nodeadm
@@ -26,11 +26,15 @@ build: ## the static binary, bin/nodeadm
 run: build ## a bootstrap on this machine, against a simulated instance
 	bin/nodeadm simulate
 
-test: lint test-go test-machine ## everything; as root the machine tests too
+test: lint test-go test-faults test-machine ## everything; as root the machine tests too
 
 test-go: build ## all tests that need no machine
-	go test -tags $(TAGS) $$(go list ./... | grep -v '/test/machine$$')
+	go test -tags $(TAGS) $$(go list ./... | grep -v '/test/\(machine\|faults\)$$')
 	for module in $(MODULES); do (cd $$module && go test ./...) || exit 1; done
+
+test-faults: build ## a kill and a disk error at every change of the disk
+	@go test -timeout 20m -v ./test/faults >bin/faults.log 2>&1 || { grep -v '^ *--- PASS\|^=== ' bin/faults.log; exit 1; }
+	@grep '^nodeadm was killed\|^ok' bin/faults.log
 
 test-machine: build ## tests on a booted systemd; needs root and Debian's tools
 	test/machine/prepare.sh
@@ -46,7 +50,7 @@ generate: ## the embedded tables from their sources
 	go generate ./...
 
 fuzz: ## each fuzz target for a while
-	for target in nodeadm/config:FuzzSplitWords nodeadm/config:FuzzCallOf nodeadm/config:FuzzRead nodeadm/config:FuzzConvert internal/doctree:FuzzParse internal/userdata:FuzzParse internal/cel:FuzzCompile data/instancetypes:Fuzz; do \
+	for target in nodeadm/config:FuzzSplitWords nodeadm/config:FuzzCallOf nodeadm/config:FuzzRead nodeadm/config:FuzzConvert internal/doctree:FuzzParse internal/userdata:FuzzParse internal/systemd:FuzzParseUnit internal/systemd:FuzzEnvironment internal/systemd:FuzzParseWords internal/cel:FuzzCompile data/instancetypes:Fuzz; do \
 		go test -run '^$$' -fuzz "$${target##*:}" -fuzztime 30s -fuzzminimizetime 1x ./$${target%%:*} || exit 1; done
 
 clean:

@@ -111,6 +111,8 @@ type Result struct {
 	// RolledBack: the services did not run with the changes, and the former
 	// configuration is back.
 	RolledBack bool
+	// Forgotten is what a reset removed besides files that nodeadm had changed.
+	Forgotten []string
 	// Phases are the phases of the run with the time they took.
 	Phases []Phase
 }

@@ -251,10 +251,13 @@ func (b *bootstrap) forget() error {
 	for _, path := range append(slices.Clone(layout.InstanceIdentity), layout.StateDir) {
 		host, err := b.root.Target(path)
 		if err == nil {
-			err = os.RemoveAll(host)
+			if _, err = os.Lstat(host); err == nil {
+				b.result.Forgotten = append(b.result.Forgotten, path)
+				err = os.RemoveAll(host)
+			}
 		}
-		if err != nil {
-			return fault.New(fault.Disk, "", "%s: %w", path, err)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fault.New(fault.Disk, "run nodeadm reset again once that is mended; the files are back already", "%s: %w", path, err)
 		}
 	}
 	if b.root.Live() {

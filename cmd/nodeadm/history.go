@@ -175,9 +175,13 @@ func reset(c *cli.Context) error {
 		return err
 	}
 	shown := follow(&options)
-	_, err = nodeadm.Reset(c.Context, options)
+	result, err := nodeadm.Reset(c.Context, options)
 	shown.done(err)
-	if err == nil {
+	switch {
+	case err != nil:
+	case len(result.Changes) == 0 && len(result.Forgotten) == 0:
+		options.Log.Info("nothing changed: nodeadm has not changed anything here")
+	default:
 		options.Log.Info("the node is as it was before nodeadm's first run")
 	}
 	return err

@@ -16,6 +16,9 @@ import (
 )
 
 func main() {
+	// Whoever calls this may have a umask under which a directory, for the moment
+	// before its permissions are set, is closed to those who need it.
+	syscall.Umask(0o022)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args)
 	stop()

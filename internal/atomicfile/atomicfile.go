@@ -123,8 +123,11 @@ func Sweep(dir string) {
 	}
 }
 
+// Prefix begins the names of files that are there for a moment only.
+const Prefix = ".nodeadm-"
+
 // stagedPattern is how staged files are called.
-const stagedPattern = ".nodeadm-*"
+const stagedPattern = Prefix + "*"
 
 // SyncDir makes renames and removals in dir durable.
 func SyncDir(dir string) error {

@@ -35,7 +35,7 @@ func Variables(section, directive string, variables map[string]string) []byte {
 	return []byte(text)
 }
 
-var assignmentEscaper = strings.NewReplacer(`\`, `\\`, `'`, `\'`, `%`, `%%`, "\n", `\n`, "\t", `\t`)
+var assignmentEscaper = strings.NewReplacer(`\`, `\\`, `'`, `\'`, `%`, `%%`, "\n", `\n`, "\r", `\r`, "\t", `\t`)
 
 // quoteWord leaves a word alone where it can: drop-ins are read by people.
 func quoteWord(w string) string {

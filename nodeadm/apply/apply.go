@@ -111,24 +111,43 @@ func look(root rootfs.Root, path string) (there, error) {
 	if err != nil {
 		return there{}, diskError(path, err)
 	}
-	info, err := os.Lstat(host)
-	if errors.Is(err, fs.ErrNotExist) {
-		return there{}, nil
-	}
-	if err != nil {
-		return there{}, diskError(path, err)
-	}
-	if !info.Mode().IsRegular() {
+	found, err := lookAt(host)
+	switch {
+	case errors.Is(err, errIrregular):
 		to, _ := os.Readlink(host)
 		if to == "/dev/null" {
 			return there{}, fault.New(fault.Disk, "systemctl unmask "+filepath.Base(path), "%s is masked", path)
 		}
 		return there{}, fault.New(fault.Disk, "remove it, or put a regular file in its place",
-			"%s is not a regular file (%s%s); nodeadm does not write through it", path, info.Mode().Type(), to)
+			"%s is not a regular file (%w%s); nodeadm does not write through it", path, err, to)
+	case err != nil:
+		return there{}, diskError(path, err)
+	}
+	return found, nil
+}
+
+// irregular is what stands where a regular file should be.
+type irregular fs.FileMode
+
+var errIrregular = errors.New("not a regular file")
+
+func (i irregular) Error() string        { return fs.FileMode(i).Type().String() }
+func (i irregular) Is(target error) bool { return target == errIrregular }
+
+func lookAt(host string) (there, error) {
+	info, err := os.Lstat(host)
+	if errors.Is(err, fs.ErrNotExist) {
+		return there{}, nil
+	}
+	if err != nil {
+		return there{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return there{}, irregular(info.Mode())
 	}
 	data, err := os.ReadFile(host)
 	if err != nil {
-		return there{}, diskError(path, err)
+		return there{}, err
 	}
 	if data == nil {
 		data = []byte{}
@@ -161,10 +180,14 @@ func immutable(host string, err error) error {
 		return err
 	}
 	for _, path := range []string{host, filepath.Dir(host)} {
-		var s unix.Statx_t
-		if unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, 0, &s) == nil && s.Attributes&unix.STATX_ATTR_IMMUTABLE != 0 {
+		if isImmutable(path) {
 			return fmt.Errorf("%w: %s is immutable (chattr -i makes it writable)", err, path)
 		}
 	}
 	return err
+}
+
+func isImmutable(path string) bool {
+	var s unix.Statx_t
+	return unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, 0, &s) == nil && s.Attributes&unix.STATX_ATTR_IMMUTABLE != 0
 }

@@ -180,11 +180,13 @@ func Finish(root rootfs.Root, number int, outcome Outcome, reason string) error 
 	if err != nil {
 		return err
 	}
-	if g.Outcome, g.Reason = outcome, reason; !root.Live() {
-		g.Time = nil
-	}
-	if err := g.write(root); err != nil {
-		return err
+	if g.Outcome != outcome || g.Reason != reason {
+		if g.Outcome, g.Reason = outcome, reason; !root.Live() {
+			g.Time = nil
+		}
+		if err := g.write(root); err != nil {
+			return err
+		}
 	}
 	return prune(root)
 }

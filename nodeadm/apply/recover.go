@@ -87,10 +87,7 @@ func undo(root rootfs.Root, g Generation) (left []string, err error) {
 		if err != nil {
 			return nil, diskError(f.Path, err)
 		}
-		if !dirs[filepath.Dir(host)] {
-			dirs[filepath.Dir(host)] = true
-			atomicfile.Sweep(filepath.Dir(host))
-		}
+		dirs[filepath.Dir(host)] = true
 		now, err := look(root, f.Path)
 		if err != nil && !isInTheWay(err) {
 			return nil, err
@@ -106,9 +103,12 @@ func undo(root rootfs.Root, g Generation) (left []string, err error) {
 			return nil, err
 		}
 	}
-	for _, dir := range slices.Backward(g.Directories) {
+	for dir := range dirs {
+		atomicfile.Sweep(dir) // new files and second names of old ones
+	}
+	removeDirs(root, g.Directories)
+	for _, dir := range g.Directories {
 		host := filepath.Join(string(root), dir)
-		os.Remove(host) // only if empty: somebody may have put something there
 		delete(dirs, host)
 		dirs[filepath.Dir(host)] = true
 	}
@@ -120,15 +120,7 @@ func undo(root rootfs.Root, g Generation) (left []string, err error) {
 	if err := syncDirs(dirs); err != nil {
 		return nil, err
 	}
-	if err := removeFolder(root, g.Number); err != nil {
-		return nil, err
-	}
-	for _, dir := range slices.Backward(g.Directories) {
-		if strings.HasPrefix(layout.Generations+"/", dir+"/") {
-			os.Remove(filepath.Join(string(root), dir)) // made for the folder that is gone
-		}
-	}
-	return left, nil
+	return left, removeFolder(root, g.Number)
 }
 
 // isInTheWay tells an error that comes of what stands at a path, such as a link
@@ -147,6 +139,12 @@ func restore(root rootfs.Root, g Generation, f Replaced) error {
 	if f.Before == nil {
 		if err := os.Remove(host); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return diskError(f.Path, err)
+		}
+		return nil
+	}
+	if now, err := lookAt(held(host)); err == nil && f.Before.matches(now) {
+		if err := os.Rename(held(host), host); err != nil {
+			return diskError(f.Path, immutable(host, err))
 		}
 		return nil
 	}

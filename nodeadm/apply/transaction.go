@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -40,14 +42,14 @@ func Commit(root rootfs.Root, changes []Change, g Generation) (number int, err e
 		g.Files = append(g.Files, replaced(c))
 		dirs[filepath.Dir(host)] = true
 	}
-	store, err := root.Target(layout.Generations)
+	missing, err := missingDirs(root, dirs)
 	if err != nil {
-		return 0, diskError(layout.Generations, err)
-	}
-	if g.Directories, err = missingDirs(root, dirs, store); err != nil {
 		return 0, err
 	}
-	if err := begin(root, changes, g); err != nil {
+	// Where generations are kept is not the generation's to take away again.
+	g.Directories = slices.DeleteFunc(missing, holdsGenerations)
+	made, err := begin(root, changes, g)
+	if err != nil {
 		return 0, err
 	}
 	defer func() {
@@ -59,10 +61,11 @@ func Commit(root rootfs.Root, changes []Change, g Generation) (number int, err e
 		if _, undone := undo(root, g); undone != nil {
 			err = errors.Join(err, fmt.Errorf("what had been done could not be undone, the next run tries again: %w", undone))
 		}
+		removeDirs(root, made)
 	}()
 
 	for _, dir := range g.Directories {
-		if err := makeDir(filepath.Join(string(root), dir), dirMode(dir)); err != nil {
+		if err := makeDir(filepath.Join(string(root), dir), 0o755); err != nil {
 			return 0, diskError(dir, err)
 		}
 	}
@@ -82,6 +85,9 @@ func Commit(root rootfs.Root, changes []Change, g Generation) (number int, err e
 		})
 	}
 	if err := side.Wait(); err != nil {
+		return 0, err
+	}
+	if err := holdOld(root, changes); err != nil {
 		return 0, err
 	}
 	for i, c := range changes {
@@ -105,7 +111,61 @@ func Commit(root rootfs.Root, changes []Change, g Generation) (number int, err e
 		return 0, err
 	}
 	g.Outcome = Applied
-	return g.Number, g.write(root)
+	data, err := g.encode()
+	if err != nil {
+		return 0, err
+	}
+	manifest := filepath.Join(string(root), folder(g.Number), manifestFile)
+	last, err := atomicfile.Stage(manifest, data, 0o600, nil)
+	if err == nil {
+		if err = dropOld(root, changes); err == nil {
+			if err = last.Commit(); err == nil {
+				err = atomicfile.SyncDir(filepath.Dir(manifest))
+			}
+		}
+	}
+	if err != nil {
+		return 0, diskError(folder(g.Number)+"/"+manifestFile, err)
+	}
+	return g.Number, nil
+}
+
+// held is where the former version of a file is held while it is replaced: a
+// second name beside it. Putting that back takes no space, so that it works on
+// a full disk, and it is the very file, with its times and attributes.
+func held(host string) string {
+	return filepath.Join(filepath.Dir(host), atomicfile.Prefix+"old-"+filepath.Base(host))
+}
+
+// holdOld gives the files that are going to be replaced their second names.
+// Where a filesystem cannot do that, the copies of the generation have to do.
+func holdOld(root rootfs.Root, changes []Change) error {
+	for _, c := range changes {
+		if c.Old == nil {
+			continue
+		}
+		host := filepath.Join(string(root), c.Path)
+		switch err := os.Link(host, held(host)); {
+		case err == nil, errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.EMLINK), errors.Is(err, syscall.ENAMETOOLONG):
+		case errors.Is(err, syscall.EPERM) && !isImmutable(host): // so say filesystems without links
+		default:
+			return diskError(c.Path, immutable(host, err))
+		}
+	}
+	return nil
+}
+
+// dropOld takes the second names away.
+func dropOld(root rootfs.Root, changes []Change) error {
+	for _, c := range changes {
+		if c.Old == nil {
+			continue
+		}
+		if err := os.Remove(held(filepath.Join(string(root), c.Path))); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENAMETOOLONG) {
+			return err
+		}
+	}
+	return nil
 }
 
 // CommitAlone makes a change that is worth no generation of its own: of what
@@ -124,59 +184,68 @@ func CommitAlone(root rootfs.Root, c Change) error {
 }
 
 // begin puts a generation on the disk: what is going to be replaced, and the
-// manifest that says with what. From then on it can be undone.
-func begin(root rootfs.Root, changes []Change, g Generation) (err error) {
+// manifest that says with what. From then on it can be undone. made are the
+// directories that had to be made for it.
+func begin(root rootfs.Root, changes []Change, g Generation) (made []string, err error) {
 	parent, err := root.Target(layout.Generations)
 	if err != nil {
-		return diskError(layout.Generations, err)
+		return nil, diskError(layout.Generations, err)
 	}
-	made, err := missingDirs(root, nil, parent)
+	dirs, err := missingDirs(root, map[string]bool{parent: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	temporary := filepath.Join(parent, temporaryPrefix+strconv.Itoa(g.Number))
 	defer func() {
 		if err != nil {
 			os.RemoveAll(temporary)
-			for _, dir := range slices.Backward(made) {
-				os.Remove(filepath.Join(string(root), dir))
-			}
+			removeDirs(root, dirs)
 		}
 	}()
-	for _, dir := range made {
+	for _, dir := range dirs {
 		if err := makeDir(filepath.Join(string(root), dir), dirMode(dir)); err != nil {
-			return diskError(dir, err)
+			return nil, diskError(dir, err)
 		}
 	}
 	if err := os.Mkdir(temporary, 0o700); err != nil {
-		return diskError(layout.Generations, err)
+		return nil, diskError(layout.Generations, err)
 	}
 	if err := keepFiles(filepath.Join(temporary, before), before, g, changes, true); err != nil {
-		return err
+		return nil, err
 	}
 	data, err := g.encode()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := atomicfile.Write(filepath.Join(temporary, manifestFile), data, 0o600, true); err != nil {
-		return diskError(folder(g.Number), err)
+		return nil, diskError(folder(g.Number), err)
 	}
 	host := filepath.Join(parent, strconv.Itoa(g.Number))
 	if err := atomicfile.SyncDir(temporary); err != nil {
-		return diskError(folder(g.Number), err)
+		return nil, diskError(folder(g.Number), err)
 	}
 	if err := os.Rename(temporary, host); err != nil {
-		return diskError(folder(g.Number), err)
+		return nil, diskError(folder(g.Number), err)
 	}
-	dirs := map[string]bool{parent: true}
-	for _, dir := range made {
-		dirs[filepath.Dir(filepath.Join(string(root), dir))] = true
+	touched := map[string]bool{parent: true}
+	for _, dir := range dirs {
+		touched[filepath.Dir(filepath.Join(string(root), dir))] = true
 	}
-	if err := syncDirs(dirs); err != nil {
-		os.Rename(host, temporary)
-		return err
+	if err := syncDirs(touched); err != nil {
+		os.Rename(host, temporary) // what is left of it is swept by the next run
+		return nil, err
 	}
-	return nil
+	return dirs, nil
+}
+
+// holdsGenerations tells whether generations are kept in a directory or below.
+func holdsGenerations(dir string) bool { return strings.HasPrefix(layout.Generations+"/", dir+"/") }
+
+// removeDirs removes those of the directories that are empty.
+func removeDirs(root rootfs.Root, dirs []string) {
+	for _, dir := range slices.Backward(dirs) {
+		os.Remove(filepath.Join(string(root), dir))
+	}
 }
 
 // dirMode keeps generations from everybody but root: old secrets lie there.
@@ -230,7 +299,7 @@ func keepFiles(dir, side string, g Generation, changes []Change, durable bool) e
 
 // temporaryPrefix begins the names of folders that are not generations: not
 // yet, or not any more.
-const temporaryPrefix = ".nodeadm-"
+const temporaryPrefix = atomicfile.Prefix
 
 // removeFolder removes a generation as a whole.
 func removeFolder(root rootfs.Root, number int) error {
@@ -276,10 +345,10 @@ func replaced(c Change) Replaced {
 }
 
 // missingDirs lists the directories below root that have to be made so that
-// all of dirs and one more are there, outermost first, as paths on the node.
-func missingDirs(root rootfs.Root, dirs map[string]bool, more string) ([]string, error) {
+// all of dirs are there, outermost first, as paths on the node.
+func missingDirs(root rootfs.Root, dirs map[string]bool) ([]string, error) {
 	missing := map[string]bool{}
-	for _, dir := range append(slices.Collect(maps.Keys(dirs)), more) {
+	for dir := range dirs {
 		for ; len(dir) > len(filepath.Clean(string(root))); dir = filepath.Dir(dir) {
 			_, err := os.Lstat(dir)
 			if err == nil {
@@ -307,7 +376,11 @@ func makeDir(host string, mode fs.FileMode) error {
 	if err := os.Mkdir(host, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return os.Chmod(host, mode) // whatever the umask
+	// The umask may have taken something away.
+	if info, err := os.Stat(host); err != nil || info.Mode().Perm() == mode {
+		return err
+	}
+	return os.Chmod(host, mode)
 }
 
 func syncDirs(dirs map[string]bool) error {

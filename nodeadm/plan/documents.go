@@ -14,6 +14,7 @@ import (
 
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/ownership"
+	"github.com/eks-bootstrap/nodeadm/internal/systemd"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
@@ -39,6 +40,9 @@ type codec struct {
 	// encode writes a document; like are files of the same kind whose order is
 	// kept where the kind has one.
 	encode func(document map[string]any, like ...[]byte) ([]byte, error)
+	// tolerant: the file may mean something to its reader even where it cannot be
+	// read here, such as a unit with specifiers.
+	tolerant bool
 }
 
 // codecOf is the codec for a file whose fields have owners; ok is false for one
@@ -49,12 +53,18 @@ func codecOf(name string) (c codec, ok bool) {
 		return codec{decodeJSON, func(document map[string]any, _ ...[]byte) ([]byte, error) {
 			text, err := indentJSON(document)
 			return []byte(text), err
-		}}, true
+		}, false}, true
 	case path.Ext(name) == ".toml":
-		return codec{decodeTOML, encodeTOML}, true
+		return codec{decodeTOML, encodeTOML, false}, true
+	case strings.HasPrefix(name, "/etc/systemd/"):
+		return codec{decodeUnit, systemd.RenderTree, true}, true
 	}
 	return codec{}, false
 }
+
+// wholeFile is the field of a conflict about a file that cannot be read field
+// by field.
+const wholeFile = "."
 
 // Fields reads a file field by field; nil if fields of such a file have no
 // owners.
@@ -77,6 +87,14 @@ func encodeTOML(document map[string]any, _ ...[]byte) ([]byte, error) {
 	enc.Indent = ""
 	err := enc.Encode(document)
 	return []byte(out.String()), err
+}
+
+func decodeUnit(data []byte) (map[string]any, error) {
+	unit, err := systemd.ParseUnit(data)
+	if err != nil {
+		return nil, err
+	}
+	return unit.Tree("KUBELET_ARGS", "KUBELET_EXTRA_ARGS")
 }
 
 // wish is a file as nodeadm and the user want it.
@@ -110,7 +128,9 @@ func (b *builder) want(w wish) (document map[string]any, err error) {
 	}
 	wanted, err := kind.decode(file.Data)
 	if err != nil {
-		return nil, fmt.Errorf("%s as it is planned: %w", w.path, err)
+		// Such as an argument with a control character in it: systemd hands that
+		// on, and nobody needs it field by field.
+		return nil, nil
 	}
 	if len(w.intents) == 0 {
 		w.intents = []ownership.Intent{{Manager: w.manager, Fields: wanted}}
@@ -143,6 +163,11 @@ func (b *builder) merge(file *File, kind codec, intents []ownership.Intent, keep
 	fields, err := kind.decode(live)
 	if live == nil {
 		fields, err = nil, nil
+	}
+	if err != nil && !b.force && kind.tolerant {
+		b.plan.Conflicts = append(b.plan.Conflicts, Conflict{Path: file.Path, Conflict: ownership.Conflict{Field: wholeFile, Manager: ownership.Hand, Value: err.Error(), By: file.Origin}})
+		file.Data, file.State, file.Origin = live, before, ownership.Hand
+		return nil, nil
 	}
 	if err != nil && !b.force {
 		return nil, fault.New(fault.Usage, "mend the file, or remove it; --force-conflicts replaces it", "%s: %w", file.Path, err)
@@ -181,9 +206,14 @@ func (b *builder) unwanted() error {
 		if b.facts.Host.Secret[name] {
 			file.Mode, file.Secret = 0o600, true
 		}
+		if live == nil {
+			continue
+		}
 		rest, err := b.merge(&file, kind, nil, false)
 		if err == nil && len(rest) > 0 {
 			file.Data, err = kind.encode(rest, live)
+		}
+		if err == nil && file.Data != nil {
 			b.plan.Files = append(b.plan.Files, file)
 		}
 		errs = append(errs, err)
@@ -239,6 +269,10 @@ func describeConflicts(found []Conflict) string {
 		now, wanted := show(c.Value), show(c.Wanted)
 		if c.Secret {
 			now, wanted = "a value not shown", "another one"
+		}
+		if c.Field == wholeFile {
+			text += fmt.Sprintf("\n- the whole file: it cannot be read field by field (%s) and stays; --force-conflicts replaces it", c.Value)
+			continue
 		}
 		if c.Taken {
 			text += fmt.Sprintf("\n- %s: %s, set by %q, becomes %s, wanted by %q", c.Field, now, c.Manager, wanted, c.By)
