@@ -8,6 +8,7 @@
 //
 //	/run/kubelet-standin/args.json   its arguments, argv[0] first, as a JSON array
 //	/run/kubelet-standin/env.json    its environment, as a JSON object
+//	/run/kubelet-standin/config.json its configuration, as it has read it
 //	/etc/kubelet-standin/fail        if there: how it is to fail; see failure
 //
 // It is a module of its own, so that kubelet's types stay out of the product's
@@ -19,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -46,17 +48,21 @@ func isVersionFlag(arg string) bool { return arg == "--version" || arg == "--ver
 // called with is recorded first: a test wants to see it most when the rest
 // goes wrong.
 func run(ctx context.Context, argv []string) error {
-	if err := record("/run/kubelet-standin", argv, os.Environ()); err != nil {
+	const records = "/run/kubelet-standin"
+	if err := record(records, argv, os.Environ()); err != nil {
 		return err
 	}
 	config, err := readConfig(flagValue(argv, "--config"))
 	if err != nil {
 		return err
 	}
+	if err := writeJSON(filepath.Join(records, "config.json"), config); err != nil {
+		return err
+	}
 	if err := checkKubeconfig(flagValue(argv, "--kubeconfig")); err != nil {
 		return err
 	}
-	fail, err := readFailure("/etc/kubelet-standin/fail")
+	fail, err := readFailure("/etc/kubelet-standin/fail", argv)
 	if err != nil {
 		return err
 	}

@@ -52,18 +52,23 @@ func TestKubeconfig(t *testing.T) {
 }
 
 func TestFailure(t *testing.T) {
+	argv := []string{"kubelet", "--node-labels=bad=1"}
 	for content, want := range map[string]failure{
-		"no CNI\n":              {"no CNI", 0},
-		"fail-after: 2s\nOOM\n": {"OOM", 2 * time.Second},
-		"fail-after: 300ms":     {"failed on order after 300ms", 300 * time.Millisecond},
+		"no CNI\n":              {message: "no CNI"},
+		"fail-after: 2s\nOOM\n": {message: "OOM", after: 2 * time.Second},
+		"fail-after: 300ms":     {message: "failed on order after 300ms", after: 300 * time.Millisecond},
+		"when-arg: --node-labels=bad=1\nfail-after: 2s\nbad label": {message: "bad label", after: 2 * time.Second, whenArg: "--node-labels=bad=1"},
 	} {
-		got, err := readFailure(write(t, content))
+		got, err := readFailure(write(t, content), argv)
 		if err != nil || *got != want {
 			t.Errorf("%q: %+v, %v; want %+v", content, got, err, want)
 		}
 	}
-	if got, err := readFailure("/nonexistent"); got != nil || err != nil {
+	if got, err := readFailure("/nonexistent", argv); got != nil || err != nil {
 		t.Errorf("no file: %v, %v", got, err)
+	}
+	if got, err := readFailure(write(t, "when-arg: --node-labels=bad=2\nbad label"), argv); got != nil || err != nil {
+		t.Errorf("another argument: %v, %v", got, err)
 	}
 }
 
