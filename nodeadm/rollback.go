@@ -116,6 +116,12 @@ func (b *bootstrap) goBack(ctx context.Context, to int) error {
 		for _, u := range units {
 			now = append(now, u.now)
 		}
+		// For the run after one that is cut short before units are restarted.
+		if b.starts() {
+			if err := b.setPending(activate.Stale(wantedAgain(units), b.changed(), nil)); err != nil {
+				return err
+			}
+		}
 		if err := b.commit(b.options.Command, changes, now, b.healthURLOf(to)); err != nil {
 			return err
 		}
@@ -199,29 +205,37 @@ func (b *bootstrap) wake(ctx context.Context, units []unitBack, to int) error {
 	if !b.starts() || len(units) == 0 {
 		return nil
 	}
-	var wanted []plan.Unit
-	kubelet := false
-	for _, u := range units {
-		if !u.before.Active && !u.OnChange {
-			continue
-		}
-		u.Enabled = u.before.Enabled
-		wanted = append(wanted, u.Unit)
-		kubelet = kubelet || u.Name == layout.KubeletService
-	}
-	// Nothing runs with what an earlier run had left to restart: that is undone.
-	if err := b.setPending(nil); err != nil {
+	wanted := wantedAgain(units)
+	pending, err := b.pending()
+	if err != nil {
 		return err
 	}
 	if err := b.manager.Reload(ctx); err != nil {
 		return fault.Wrap(fault.Service, err)
 	}
-	done, err := activate.Units(ctx, b.manager, wanted, activate.Stale(wanted, b.changed(), nil), b.changed())
+	done, err := activate.Units(ctx, b.manager, wanted, activate.Stale(wanted, b.changed(), pending), b.changed())
 	b.did(done)
-	if err != nil || !kubelet {
+	if err != nil {
 		return err
 	}
+	if err := b.setPending(nil); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(wanted, func(u plan.Unit) bool { return u.Name == layout.KubeletService }) {
+		return nil
+	}
 	return b.healthy(ctx, b.healthURLOf(to))
+}
+
+// wantedAgain are the units that were running before, in their order.
+func wantedAgain(units []unitBack) (wanted []plan.Unit) {
+	for _, u := range units {
+		if u.before.Active || u.OnChange {
+			u.Enabled = u.before.Enabled
+			wanted = append(wanted, u.Unit)
+		}
+	}
+	return wanted
 }
 
 // healthURLOf is where kubelet answers with the configuration of a generation.

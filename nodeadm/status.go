@@ -293,8 +293,9 @@ func (b *bootstrap) maxPodsOf(record apply.Record) *MaxPods {
 	}
 	source := "kubelet-config.json"
 	if managed, err := ownership.Managed(live, record.Documents[layout.KubeletConfig]); err == nil {
-		state := ownership.State{Managed: managed}
-		source += fmt.Sprintf(", set by %q", state.Owner("maxPods"))
+		if owner, err := (&ownership.State{Managed: managed}).Owners(); err == nil {
+			source += fmt.Sprintf(", set by %q", owner("maxPods"))
+		}
 	}
 	return &MaxPods{Pods: pods, Source: source}
 }

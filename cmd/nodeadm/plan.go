@@ -37,6 +37,7 @@ func planNode(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	quiet(c, options)
 	var cancel context.CancelFunc
 	c.Context, cancel = options.Limit(c.Context)
 	defer cancel()

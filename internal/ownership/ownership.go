@@ -94,10 +94,11 @@ func Merge(live map[string]any, before *State, intents []Intent, force bool) (Me
 		return Merged{}, err
 	}
 
-	// The first attempt finds the conflicts, the second one makes the document
-	// from what remains of the intents.
+	// The first attempt finds the conflicts; if there are any, a second one makes
+	// the document from what remains of the intents.
 	var conflicts merge.Conflicts
-	if _, _, err := m.apply(config, false); err != nil && !errors.As(err, &conflicts) {
+	merged, managers, err := m.apply(config, false)
+	if err != nil && !errors.As(err, &conflicts) {
 		return Merged{}, err
 	}
 	var found []Conflict
@@ -119,15 +120,16 @@ func Merge(live map[string]any, before *State, intents []Intent, force bool) (Me
 		})
 	}
 	slices.SortFunc(found, func(a, b Conflict) int { return bytes.Compare([]byte(a.Field), []byte(b.Field)) })
-	for _, p := range given {
-		remove(wanted, p)
-	}
-	if config, err = m.parse(wanted); err != nil {
-		return Merged{}, err
-	}
-	merged, managers, err := m.apply(config, true)
-	if err != nil {
-		return Merged{}, err
+	if len(conflicts) > 0 {
+		for _, p := range given {
+			remove(wanted, p)
+		}
+		if config, err = m.parse(wanted); err != nil {
+			return Merged{}, err
+		}
+		if merged, managers, err = m.apply(config, true); err != nil {
+			return Merged{}, err
+		}
 	}
 	document, _ := merged.AsValue().Unstructured().(map[string]any)
 	if document == nil {

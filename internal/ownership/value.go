@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -198,19 +199,26 @@ func (m ManagedFields) Values(document map[string]any) (map[string]any, error) {
 	return fields, nil
 }
 
-// Owner is who has a field: of several managers the one that applies it. It is
-// "" for a field that nobody has.
-func (s *State) Owner(keys ...string) string {
-	path := make(fieldpath.Path, len(keys))
-	for i := range keys {
-		path[i] = fieldpath.FieldNameElement(keys[i])
-	}
-	owner := ""
-	for _, m := range s.Managed {
-		set := fieldpath.NewSet()
-		if err := set.FromJSON(strings.NewReader(string(m.FieldsV1))); err == nil && set.Has(path) && (owner == "" || m.Operation == Apply) {
-			owner = m.Manager
+// Owners tells who has a field: of several managers the one that applies it. It
+// is "" for a field that nobody has.
+func (s *State) Owners() (func(keys ...string) string, error) {
+	sets := make([]*fieldpath.Set, len(s.Managed))
+	for i, m := range s.Managed {
+		sets[i] = fieldpath.NewSet()
+		if err := sets[i].FromJSON(bytes.NewReader(m.FieldsV1)); err != nil {
+			return nil, fmt.Errorf("managed fields of %q: %w", m.Manager, err)
 		}
 	}
-	return owner
+	return func(keys ...string) (owner string) {
+		path := make(fieldpath.Path, len(keys))
+		for i := range keys {
+			path[i] = fieldpath.FieldNameElement(keys[i])
+		}
+		for i, m := range s.Managed {
+			if sets[i].Has(path) && (owner == "" || m.Operation == Apply) {
+				owner = m.Manager
+			}
+		}
+		return owner
+	}, nil
 }

@@ -37,7 +37,11 @@ func (b *builder) planKubeletConfig() (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.othersMaxPods(doc) {
+	owner, err := b.ownersOf(layout.KubeletConfig)
+	if err != nil {
+		return nil, err
+	}
+	if b.othersMaxPods(doc, owner("maxPods")) {
 		// Memory is reserved for the number of pods that kubelet will really take.
 		b.plan.Files = slices.DeleteFunc(b.plan.Files, func(f File) bool { return f.Path == layout.KubeletConfig })
 		b.plan.Conflicts = slices.DeleteFunc(b.plan.Conflicts, func(c Conflict) bool { return c.Path == layout.KubeletConfig })
@@ -45,7 +49,7 @@ func (b *builder) planKubeletConfig() (map[string]any, error) {
 			return nil, err
 		}
 	}
-	b.origins(doc)
+	b.origins(doc, owner)
 	return doc, nil
 }
 
@@ -73,13 +77,12 @@ func (b *builder) mergeKubeletConfig() (map[string]any, error) {
 
 // origins notes where each field of the document comes from: who set it and,
 // where that is nodeadm, what it was worked out from.
-func (b *builder) origins(doc map[string]any) {
+func (b *builder) origins(doc map[string]any, ownerOf func(...string) string) {
 	settings := b.kubeletSettings()
-	state := b.stateOf(layout.KubeletConfig)
 	for _, path := range leafPaths(doc, "") {
 		keys := strings.Split(path, "\x00")
 		from := ""
-		switch owner := state.Owner(keys...); {
+		switch owner := ownerOf(keys...); {
 		case owner == ownership.Hand:
 			from = "a hand, after the last run"
 		case owner == ownership.Image:
@@ -98,12 +101,12 @@ func (b *builder) origins(doc map[string]any) {
 
 // othersMaxPods takes note of a max pods that the image or a hand has set and
 // that stays. It tells whether that is another number than was planned.
-func (b *builder) othersMaxPods(doc map[string]any) bool {
+func (b *builder) othersMaxPods(doc map[string]any, owner string) bool {
 	n, isNumber := doc["maxPods"].(int64)
 	if _, flag := b.config.Kubelet.Flag("max-pods"); flag || !isNumber || int(n) == b.plan.MaxPods.Effective {
 		return false
 	}
-	switch b.stateOf(layout.KubeletConfig).Owner("maxPods") {
+	switch owner {
 	case ownership.Hand:
 		b.plan.MaxPods.Source = "kubelet-config.json, changed by hand"
 	case ownership.Image:
@@ -115,14 +118,14 @@ func (b *builder) othersMaxPods(doc map[string]any) bool {
 	return true
 }
 
-// stateOf says whose each field of a planned file is.
-func (b *builder) stateOf(path string) *ownership.State {
+// ownersOf tells whose each field of a planned file is.
+func (b *builder) ownersOf(path string) (func(...string) string, error) {
 	for _, f := range b.plan.Files {
 		if f.Path == path && f.State != nil {
-			return f.State
+			return f.State.Owners()
 		}
 	}
-	return &ownership.State{}
+	return (&ownership.State{}).Owners()
 }
 
 // settingOrigin tells what a field that nodeadm decides follows from.

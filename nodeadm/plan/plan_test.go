@@ -23,7 +23,7 @@ import (
 )
 
 // node is a configuration and facts from which every test starts.
-func node(t *testing.T, minor int, args ...string) (config.Config, facts.Facts) {
+func node(t testing.TB, minor int, args ...string) (config.Config, facts.Facts) {
 	t.Helper()
 	c := simulator.Default().Cluster
 	wanted, err := config.ParseBootstrap(append([]string{"c", "--apiserver-endpoint", c.Endpoint, "--b64-cluster-ca", c.CertificateAuthority}, args...))
@@ -381,4 +381,27 @@ func TestKernelDefaults(t *testing.T) {
 	if p, err = Build(c, f, Options{}); err != nil || slices.ContainsFunc(p.Files, func(f File) bool { return f.Path == layout.SysctlConfig }) {
 		t.Errorf("kubelet does not insist: %v", err)
 	}
+}
+
+func BenchmarkBuild(b *testing.B) {
+	c, f := node(b, 34, "--kubelet-extra-args", "--node-labels=a=b")
+	p, err := Build(c, f, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	again := afterwards(f, p)
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := Build(c, f, Options{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("second", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := Build(c, again, Options{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
