@@ -88,7 +88,7 @@ func (b *bootstrap) rollBackFailure(ctx context.Context, cause error) error {
 }
 
 // goBack brings back the files of a generation and the units as they were.
-func (b *bootstrap) goBack(ctx context.Context, to int) error {
+func (b *bootstrap) goBack(ctx context.Context, to int) (err error) {
 	changes, edited, undone, err := apply.Back(b.root, to)
 	if err != nil {
 		return err
@@ -103,9 +103,17 @@ func (b *bootstrap) goBack(ctx context.Context, to int) error {
 	if err != nil {
 		return err
 	}
-	if len(changes) == 0 && len(units) == 0 {
-		return nil
-	}
+	defer func() {
+		if err != nil {
+			return
+		}
+		// Empty directories are in nobody's way, but a reset leaves nothing.
+		if empty := apply.RemoveDirectories(b.root, undone); to == 0 {
+			err = empty
+		} else if empty != nil {
+			b.log.Warnf("directories that have become empty stay: %v", empty)
+		}
+	}()
 	if len(changes) > 0 {
 		// Units that were not enabled or not running before: while the files that
 		// say what they are still exist.

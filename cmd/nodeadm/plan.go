@@ -149,6 +149,9 @@ func fileDiff(path string, old, new []byte, secret bool) string {
 	if bytes.Equal(old, new) {
 		return ""
 	}
+	if secret && !strings.HasPrefix(path, "/etc/systemd/") {
+		return fmt.Sprintf("--- %s\n+++ %s\n(not shown: it is not for everybody)\n", oldName, newName)
+	}
 	if secret {
 		before, after := hide(old), hide(new)
 		if bytes.Equal(before, after) {

@@ -1,8 +1,13 @@
 package apply
 
 import (
+	"errors"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
@@ -74,6 +79,21 @@ func Back(root rootfs.Root, to int) (changes []Change, edited []string, undone [
 		changes = append(changes, c)
 	}
 	return changes, edited, undone, nil
+}
+
+// RemoveDirectories removes the directories that generations had to make, where
+// nothing is left in them.
+func RemoveDirectories(root rootfs.Root, undone []Generation) error {
+	var errs []error
+	for _, g := range slices.Backward(undone) {
+		for _, dir := range slices.Backward(g.Directories) {
+			err := os.Remove(filepath.Join(string(root), dir))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) {
+				errs = append(errs, diskError(dir, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Drift is a file that is not as the last run left it.
