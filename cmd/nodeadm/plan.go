@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"strings"
 
@@ -61,7 +62,7 @@ func preview(c *cli.Context, wanted config.Config, options nodeadm.Options) erro
 	if err != nil {
 		return err
 	}
-	p := newPreview(result)
+	p := newPreview(result, newOwner(options.Root))
 	if err := output(c, p, func() { p.print(c.App.Writer) }); err != nil {
 		return err
 	}
@@ -102,7 +103,16 @@ type previewConflict struct {
 	Taken   bool   `json:"taken"`
 }
 
-func newPreview(r nodeadm.Result) previewed {
+// newOwner is whom new files belong to: on a node to root, who alone can make
+// them there, in an image to whoever makes it.
+func newOwner(root string) string {
+	if root == "/" {
+		return "0:0"
+	}
+	return fmt.Sprintf("%d:%d", os.Geteuid(), os.Getegid())
+}
+
+func newPreview(r nodeadm.Result, owner string) previewed {
 	p := previewed{
 		Pending: len(r.Changes) > 0 || len(r.Steps) > 0 || r.Interrupted,
 		Files:   []previewedFile{}, Units: append([]activate.Step{}, r.Steps...), Left: append([]string{}, r.Left...),
@@ -110,7 +120,11 @@ func newPreview(r nodeadm.Result) previewed {
 		MaxPods: nodeadm.MaxPods{Pods: r.Plan.MaxPods.Effective, Source: r.Plan.MaxPods.Source, Arithmetic: r.Plan.MaxPods.Arithmetic},
 	}
 	for _, c := range r.Changes {
-		p.Files = append(p.Files, previewFile(c))
+		f := previewFile(c)
+		if f.Owner == "" {
+			f.Owner = owner
+		}
+		p.Files = append(p.Files, f)
 	}
 	for _, c := range r.Plan.Conflicts {
 		shown := previewConflict{c.Path, c.Field, c.Manager, c.Value, c.By, c.Wanted, c.Taken}
@@ -187,7 +201,7 @@ func printFiles(w io.Writer, files []previewedFile) {
 		case f.OldMode != "":
 			fmt.Fprintf(w, " (mode %s, owner %s)", f.OldMode, f.Owner)
 		default:
-			fmt.Fprintf(w, " (mode %s)", f.Mode)
+			fmt.Fprintf(w, " (mode %s, owner %s)", f.Mode, f.Owner)
 		}
 		fmt.Fprintf(w, "\n%s\n", f.Diff)
 	}
