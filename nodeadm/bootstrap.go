@@ -177,6 +177,10 @@ func (b *bootstrap) interrupted(context.Context) error {
 		return nil // only root may look there
 	}
 	if found {
+		if who := b.atWork(); who != "" {
+			b.log.Warnf("%s is at work: what is shown here is half of what it does", who)
+			return err
+		}
 		b.log.Warnf("an earlier run (%s) was cut short while it wrote generation %d; the next run undoes that first", g.Command, g.Number)
 	}
 	b.result.Interrupted = found
@@ -403,6 +407,9 @@ func (b *bootstrap) changed() []string {
 // do not run with it and that is wanted, brings back what was there.
 func (b *bootstrap) conclude(ctx context.Context, err error) error {
 	if b.result.Generation == 0 {
+		if err == nil && b.starts() {
+			b.proven()
+		}
 		return err
 	}
 	outcome, reason := apply.Applied, ""
@@ -419,6 +426,18 @@ func (b *bootstrap) conclude(ctx context.Context, err error) error {
 		return err
 	}
 	return b.rollBackFailure(ctx, err)
+}
+
+// proven notes that the services run with what an earlier run had written and
+// could not bring up, or was cut short before it did.
+func (b *bootstrap) proven() {
+	all, err := apply.Generations(b.root)
+	if err == nil && len(all) > 0 {
+		err = apply.Finish(b.root, all[len(all)-1].Number, apply.Healthy, "")
+	}
+	if err != nil {
+		b.log.Warnf("the outcome of the last generation could not be noted: %v", err)
+	}
 }
 
 // activate brings up the units.

@@ -38,9 +38,8 @@ func (b *bootstrap) locked(ctx context.Context, do func() error) error {
 // lock keeps two runs from working on one root at the same time. The second one
 // waits, and says for whom.
 func (b *bootstrap) lock(ctx context.Context) (unlock func(), err error) {
-	path := b.options.Root
+	path := b.lockDir()
 	if b.root.Live() {
-		path = filepath.Dir(layout.PendingFile)
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return nil, fault.New(fault.Disk, "run nodeadm as root", "%w", err)
 		}
@@ -71,6 +70,28 @@ func (b *bootstrap) lock(ctx context.Context) (unlock func(), err error) {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// lockDir is the directory whose lock a run holds: nothing is left behind in an
+// image, and on a node it is gone with the next boot.
+func (b *bootstrap) lockDir() string {
+	if b.root.Live() {
+		return filepath.Dir(layout.PendingFile)
+	}
+	return b.options.Root
+}
+
+// atWork says which run is working on the root just now, "" if none is.
+func (b *bootstrap) atWork() string {
+	dir, err := os.Open(b.lockDir())
+	if err != nil {
+		return ""
+	}
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_SH|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return holder(dir)
+	}
+	return ""
 }
 
 // holder says who holds the lock on an open file, as far as /proc/locks tells.

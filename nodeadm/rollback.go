@@ -39,12 +39,9 @@ func Rollback(ctx context.Context, to int, o Options) (Result, error) {
 			}
 			to = all[len(all)-1].Number - 1
 		}
-		b.options.Command = fmt.Sprintf("rollback to %d", to)
-		defer b.disconnect()
-		err := b.goBack(ctx, to)
-		if b.result.Generation > 0 {
-			err = b.conclude(ctx, err)
-		}
+		w := wayBack{bootstrap: b, to: to, command: fmt.Sprintf("rollback to %d", to)}
+		err := b.run(ctx, w.phases())
+		err = b.conclude(ctx, err)
 		b.writeStatus(started, err)
 		return err
 	})
@@ -59,12 +56,8 @@ func Reset(ctx context.Context, o Options) (Result, error) {
 	defer cancel()
 	b := newRun(o)
 	err := b.locked(ctx, func() error {
-		b.options.Command = "reset"
-		defer b.disconnect()
-		if err := b.goBack(ctx, 0); err != nil {
-			return err
-		}
-		return b.forget()
+		w := wayBack{bootstrap: b, to: 0, command: "reset"}
+		return b.run(ctx, append(w.phases(), phase{"forget", true, w.forget}))
 	})
 	return b.result, err
 }
@@ -77,9 +70,8 @@ func (b *bootstrap) rollBackFailure(ctx context.Context, cause error) error {
 	failed := b.result.Generation
 	b.log.Warnf("going back to what stood before generation %d", failed)
 	b.options.RollbackOnFailure = false
-	b.options.Command = fmt.Sprintf("rollback to %d, because generation %d failed", failed-1, failed)
-	defer b.disconnect()
-	err := b.goBack(ctx, failed-1)
+	w := wayBack{bootstrap: b, to: failed - 1, command: fmt.Sprintf("rollback to %d, because generation %d failed", failed-1, failed)}
+	err := b.run(ctx, w.phases())
 	if err = b.conclude(ctx, err); err != nil {
 		return errors.Join(cause, fmt.Errorf("going back to what stood before failed too: %w", err))
 	}
@@ -87,59 +79,16 @@ func (b *bootstrap) rollBackFailure(ctx context.Context, cause error) error {
 	return fault.New(fault.CodeOf(cause), fault.Remedy(cause), "%w\n  what stood before is back (generation %d)", cause, b.result.Generation)
 }
 
-// goBack brings back the files of a generation and the units as they were.
-func (b *bootstrap) goBack(ctx context.Context, to int) (err error) {
-	changes, edited, undone, err := apply.Back(b.root, to)
-	if err != nil {
-		return err
-	}
-	b.result.Changes = nil
-	for _, c := range changes {
-		if c.Path != layout.AppliedFile {
-			b.result.Changes = append(b.result.Changes, c)
-		}
-	}
-	units, err := b.unitsOf(ctx, undone)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			return
-		}
-		// Empty directories are in nobody's way, but a reset leaves nothing.
-		if empty := apply.RemoveDirectories(b.root, undone); to == 0 {
-			err = empty
-		} else if empty != nil {
-			b.log.Warnf("directories that have become empty stay: %v", empty)
-		}
-	}()
-	if len(changes) > 0 {
-		// Units that were not enabled or not running before: while the files that
-		// say what they are still exist.
-		if err := b.calm(ctx, units); err != nil {
-			return err
-		}
-		var now []apply.Unit
-		for _, u := range units {
-			now = append(now, u.now)
-		}
-		// For the run after one that is cut short before units are restarted.
-		if b.starts() {
-			if err := b.setPending(activate.Stale(wantedAgain(units), b.changed(), nil)); err != nil {
-				return err
-			}
-		}
-		if err := b.commit(b.options.Command, changes, now, b.healthURLOf(to)); err != nil {
-			return err
-		}
-		for _, path := range edited {
-			if path != layout.AppliedFile {
-				b.log.Warnf("%s had been changed by hand; that version is kept in %s", path, (apply.Generation{Number: b.result.Generation}).Kept("before", path))
-			}
-		}
-	}
-	return b.wake(ctx, units, to)
+// wayBack is a run that brings back the node as it stood after a generation.
+type wayBack struct {
+	*bootstrap
+	to      int
+	command string // for the generation that it makes itself
+
+	changes []apply.Change
+	edited  []string
+	undone  []apply.Generation
+	units   []unitBack
 }
 
 // unitBack is a unit that goes back to how it was.
@@ -148,144 +97,215 @@ type unitBack struct {
 	now, before apply.Unit
 }
 
-// unitsOf are the units of generations that are undone: as they were before
-// the first of these, and as they are.
-func (b *bootstrap) unitsOf(ctx context.Context, undone []apply.Generation) (units []unitBack, err error) {
-	for _, g := range undone {
+// phases are the way back, in order.
+func (w *wayBack) phases() []phase {
+	return []phase{
+		{"compare", true, w.compare},
+		{"stop", w.starts(), w.stop},
+		{"apply", true, w.apply},
+		{"activate", w.starts(), w.activate},
+		{"verify", w.starts(), w.verify},
+	}
+}
+
+// compare finds out what has to change back.
+func (w *wayBack) compare(ctx context.Context) (err error) {
+	if w.changes, w.edited, w.undone, err = apply.Back(w.root, w.to); err != nil {
+		return err
+	}
+	w.result.Changes = nil
+	for _, c := range w.changes {
+		if c.Path != layout.AppliedFile {
+			w.result.Changes = append(w.result.Changes, c)
+		}
+	}
+	return w.findUnits(ctx)
+}
+
+// findUnits takes the units of the generations that are undone: as they were
+// before the first of these, and as they are.
+func (w *wayBack) findUnits(ctx context.Context) error {
+	for _, g := range w.undone {
 		for _, u := range g.Units {
-			at := slices.IndexFunc(units, func(known unitBack) bool { return known.Name == u.Name })
+			at := slices.IndexFunc(w.units, func(known unitBack) bool { return known.Name == u.Name })
 			if at < 0 {
-				units = append(units, unitBack{plan.Unit{Name: u.Name, StartOnly: u.StartOnly, OnChange: u.OnChange}, u, u})
-				at = len(units) - 1
+				w.units = append(w.units, unitBack{plan.Unit{Name: u.Name, StartOnly: u.StartOnly, OnChange: u.OnChange}, u, u})
+				at = len(w.units) - 1
 			}
 			for _, path := range u.Files {
-				if !slices.Contains(units[at].Files, path) {
-					units[at].Files = append(units[at].Files, path)
+				if !slices.Contains(w.units[at].Files, path) {
+					w.units[at].Files = append(w.units[at].Files, path)
 				}
 			}
 		}
 	}
-	if !b.starts() || len(units) == 0 {
-		return units, nil
-	}
-	if err := b.connect(ctx); err != nil {
-		return nil, err
-	}
-	for i := range units {
-		state, err := b.manager.State(ctx, units[i].Name)
-		if err != nil {
-			return nil, fault.Wrap(fault.Service, err)
-		}
-		units[i].now.Enabled, units[i].now.Active = state.FileState == "enabled", state.Active == "active" || state.Active == "activating"
-		units[i].now.Files = units[i].Files
-	}
-	return units, nil
-}
-
-// calm disables and stops what was not enabled or not running.
-func (b *bootstrap) calm(ctx context.Context, units []unitBack) error {
-	if !b.starts() {
+	if !w.starts() || len(w.units) == 0 {
 		return nil
 	}
-	for _, u := range slices.Backward(units) {
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	for i := range w.units {
+		u := &w.units[i]
+		state, err := w.manager.State(ctx, u.Name)
+		if err != nil {
+			return fault.Wrap(fault.Service, err)
+		}
+		u.now.Files, u.now.Unwanted = u.Files, !u.before.Active
+		u.now.Enabled, u.now.Active = state.FileState == "enabled", state.Active == "active" || state.Active == "activating"
+	}
+	return nil
+}
+
+// stop disables and stops what was not enabled or not running, while the files
+// that say what these units are still exist.
+func (w *wayBack) stop(ctx context.Context) error {
+	for _, u := range slices.Backward(w.units) {
 		if u.OnChange {
 			continue
 		}
 		if u.now.Enabled && !u.before.Enabled {
-			if err := b.manager.Disable(ctx, u.Name); err != nil {
+			if err := w.manager.Disable(ctx, u.Name); err != nil {
 				return fault.Wrap(fault.Service, err)
 			}
-			b.did([]activate.Done{{Unit: u.Name, Action: "disabled", Why: "it was not enabled before"}})
+			w.did([]activate.Done{{Unit: u.Name, Action: "disabled", Why: "it was not enabled before"}})
 		}
 		if u.now.Active && !u.before.Active {
-			if err := b.manager.Stop(ctx, u.Name); err != nil {
+			if err := w.manager.Stop(ctx, u.Name); err != nil {
 				return fault.Wrap(fault.Service, err)
 			}
-			b.did([]activate.Done{{Unit: u.Name, Action: "stopped", Why: "it was not running before"}})
+			w.did([]activate.Done{{Unit: u.Name, Action: "stopped", Why: "it was not running before"}})
 		}
 	}
 	return nil
 }
 
-// wake brings the units that were running before up with the files that are
-// back, and waits for kubelet if it is one of them.
-func (b *bootstrap) wake(ctx context.Context, units []unitBack, to int) error {
-	if !b.starts() || len(units) == 0 {
-		return nil
-	}
-	wanted := wantedAgain(units)
-	pending, err := b.pending()
-	if err != nil {
-		return err
-	}
-	if err := b.manager.Reload(ctx); err != nil {
-		return fault.Wrap(fault.Service, err)
-	}
-	done, err := activate.Units(ctx, b.manager, wanted, activate.Stale(wanted, b.changed(), pending), b.changed())
-	b.did(done)
-	if err != nil {
-		return err
-	}
-	if err := b.setPending(nil); err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(wanted, func(u plan.Unit) bool { return u.Name == layout.KubeletService }) {
-		return nil
-	}
-	return b.healthy(ctx, b.healthURLOf(to))
-}
-
-// wantedAgain are the units that were running before, in their order.
-func wantedAgain(units []unitBack) (wanted []plan.Unit) {
-	for _, u := range units {
-		if u.before.Active || u.OnChange {
-			u.Enabled = u.before.Enabled
-			wanted = append(wanted, u.Unit)
+// apply puts the files back.
+func (w *wayBack) apply(context.Context) error {
+	if len(w.changes) > 0 {
+		var now []apply.Unit
+		for _, u := range w.units {
+			now = append(now, u.now)
+		}
+		if w.starts() {
+			// For the run after one that is cut short before units are restarted.
+			if err := w.setPending(activate.Stale(w.again(), w.changed(), nil)); err != nil {
+				return err
+			}
+		}
+		if err := w.commit(w.command, w.changes, now, w.healthURL()); err != nil {
+			return err
+		}
+		for _, path := range w.edited {
+			if path != layout.AppliedFile {
+				w.log.Warnf("%s had been changed by hand; that version is kept in %s", path, (apply.Generation{Number: w.result.Generation}).Kept("before", path))
+			}
 		}
 	}
-	return wanted
+	if err := apply.RemoveDirectories(w.root, w.undone); err != nil {
+		w.log.Warnf("directories that have become empty stay: %v", err)
+	}
+	return nil
 }
 
-// healthURLOf is where kubelet answers with the configuration of a generation.
-func (b *bootstrap) healthURLOf(number int) string {
-	all, err := apply.Generations(b.root)
+// activate brings the units that were running before up with the files that are
+// back.
+func (w *wayBack) activate(ctx context.Context) error {
+	if len(w.units) == 0 {
+		return nil
+	}
+	pending, err := w.pending()
 	if err != nil {
-		return ""
+		return err
+	}
+	if err := w.manager.Reload(ctx); err != nil {
+		return fault.Wrap(fault.Service, err)
+	}
+	done, err := activate.Units(ctx, w.manager, w.again(), activate.Stale(w.again(), w.changed(), pending), w.changed())
+	w.did(done)
+	if err != nil {
+		return err
+	}
+	return w.setPending(nil)
+}
+
+// verify waits for kubelet, if it was running before.
+func (w *wayBack) verify(ctx context.Context) error {
+	if !slices.ContainsFunc(w.again(), func(u plan.Unit) bool { return u.Name == layout.KubeletService }) {
+		return nil
+	}
+	return w.healthy(ctx, w.healthURL())
+}
+
+// again are the units that were running before, in their order.
+func (w *wayBack) again() (units []plan.Unit) {
+	for _, u := range w.units {
+		if u.before.Active || u.OnChange {
+			u.Enabled = u.before.Enabled
+			units = append(units, u.Unit)
+		}
+	}
+	return units
+}
+
+// healthURL is where kubelet answers with the configuration that is back.
+func (w *wayBack) healthURL() string {
+	all, err := apply.Generations(w.root)
+	if err != nil {
+		return "" // then its unit has to do
 	}
 	url := ""
 	for _, g := range all {
-		if g.Number <= number && g.HealthURL != "" {
+		if g.Number <= w.to && g.HealthURL != "" {
 			url = g.HealthURL
 		}
 	}
 	return url
 }
 
-// forget removes what a reset leaves no trace of.
-func (b *bootstrap) forget() error {
-	// In one step: half a history would keep the next run from starting.
-	if host, err := b.root.Target(layout.Generations); err == nil {
-		err = os.Rename(host, filepath.Join(filepath.Dir(host), ".nodeadm-generations"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fault.New(fault.Disk, "", "%s: %w", layout.Generations, err)
+// forget removes what a reset leaves no trace of. The memory by which this could
+// be repeated goes last, and in one step: half of it would keep the next run
+// from starting.
+func (w *wayBack) forget(context.Context) error {
+	for _, path := range layout.InstanceIdentity {
+		if err := w.remove(path); err != nil {
+			return err
 		}
 	}
-	for _, path := range append(slices.Clone(layout.InstanceIdentity), layout.StateDir) {
-		host, err := b.root.Target(path)
-		if err == nil {
-			if _, err = os.Lstat(host); err == nil {
-				b.result.Forgotten = append(b.result.Forgotten, path)
-				err = os.RemoveAll(host)
-			}
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fault.New(fault.Disk, "run nodeadm reset again once that is mended; the files are back already", "%s: %w", path, err)
+	if err := apply.RemoveDirectories(w.root, w.undone); err != nil {
+		return err
+	}
+	host, err := w.root.Target(layout.Generations)
+	if err == nil {
+		if err = os.Rename(host, filepath.Join(filepath.Dir(host), ".nodeadm-generations")); errors.Is(err, fs.ErrNotExist) {
+			err = nil
 		}
 	}
-	if b.root.Live() {
+	if err != nil {
+		return fault.New(fault.Disk, "", "%s: %w", layout.Generations, err)
+	}
+	if err := w.remove(layout.StateDir); err != nil {
+		return err
+	}
+	if w.root.Live() {
 		for _, path := range []string{layout.PendingFile, layout.StatusFile} {
-			os.Remove(filepath.Join(string(b.root), path)) // gone with the next boot anyway
+			os.Remove(path) // gone with the next boot anyway
 		}
+	}
+	return nil
+}
+
+// remove removes a path with all that is below it.
+func (w *wayBack) remove(path string) error {
+	host, err := w.root.Target(path)
+	if err == nil {
+		if _, err = os.Lstat(host); err == nil {
+			w.result.Forgotten = append(w.result.Forgotten, path)
+			err = os.RemoveAll(host)
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.Disk, "run nodeadm reset again once that is mended; the files are back already", "%s: %w", path, err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -95,7 +96,8 @@ func (b *bootstrap) writeStatus(started time.Time, err error) {
 	for _, c := range r.Changes {
 		s.Changes = append(s.Changes, ChangedFile{c.Path, c.Action})
 	}
-	for _, u := range r.Plan.Units {
+	units := r.Plan.Units
+	for _, u := range units {
 		if !u.OnChange {
 			s.Watched = append(s.Watched, Watched{u.Name, u.Files})
 		}
@@ -120,16 +122,18 @@ func (b *bootstrap) writeStatus(started time.Time, err error) {
 
 // Status is how a node stands against what nodeadm made of it.
 type Status struct {
-	// Verdict is "as planned", "drifted", "a service is down" or "never run".
+	// Verdict is one of the constants below.
 	Verdict    string        `json:"verdict"`
 	LastRun    *LastRun      `json:"lastRun,omitempty"` // nil: none in this boot
 	Generation int           `json:"generation"`        // the newest; 0: none
 	Outcome    apply.Outcome `json:"outcome,omitempty"` // of that generation
 	// Interrupted: a run was cut short; the next one undoes what it did.
-	Interrupted bool          `json:"interrupted,omitempty"`
-	Drift       []apply.Drift `json:"drift"`
-	Units       []UnitStatus  `json:"units,omitempty"`
-	MaxPods     *MaxPods      `json:"maxPods,omitempty"`
+	Interrupted bool `json:"interrupted,omitempty"`
+	// AtWork is the run that is under way just now.
+	AtWork  string        `json:"atWork,omitempty"`
+	Drift   []apply.Drift `json:"drift"`
+	Units   []UnitStatus  `json:"units,omitempty"`
+	MaxPods *MaxPods      `json:"maxPods,omitempty"`
 }
 
 // UnitStatus is how a unit stands.
@@ -148,6 +152,7 @@ const (
 	HasDrifted  = "drifted"
 	ServiceDown = "a service is down"
 	NeverRun    = "never run"
+	RunAtWork   = "a run is at work"
 )
 
 // ReadStatus looks at the node and changes nothing.
@@ -173,13 +178,16 @@ func ReadStatus(ctx context.Context, o Options) (Status, error) {
 		last := all[len(all)-1]
 		s.Generation, s.Outcome, s.Interrupted = last.Number, last.Outcome, last.Outcome == apply.Applying
 	}
+	if s.AtWork = b.atWork(); s.AtWork != "" {
+		s.Interrupted = false
+	}
 	if s.LastRun, err = lastRun(b.root.Live()); err != nil {
 		return s, err
 	}
 	if s.LastRun != nil {
 		s.MaxPods = s.LastRun.MaxPods
 	}
-	if len(record.Files) == 0 && len(all) == 0 && s.LastRun == nil {
+	if len(record.Files) == 0 && len(all) == 0 && s.LastRun == nil && s.AtWork == "" {
 		s.Verdict = NeverRun
 		return s, nil
 	}
@@ -188,12 +196,14 @@ func ReadStatus(ctx context.Context, o Options) (Status, error) {
 		s.MaxPods = b.maxPodsOf(record)
 	}
 	if b.starts() {
-		if s.Units, err = b.unitStatus(ctx, watched(s.LastRun, all), s.Drift); err != nil {
+		if s.Units, err = b.unitStatus(ctx, watched(s.LastRun, all), b.editedFiles(record, all)); err != nil {
 			return s, err
 		}
 	}
 	stale := slices.ContainsFunc(s.Units, func(u UnitStatus) bool { return !u.Current })
 	switch {
+	case s.AtWork != "":
+		s.Verdict = RunAtWork
 	case slices.ContainsFunc(s.Units, func(u UnitStatus) bool { return u.Active != "active" }):
 		s.Verdict = ServiceDown
 	case len(s.Drift) > 0 || stale || s.Interrupted:
@@ -226,24 +236,45 @@ func watched(run *LastRun, all []apply.Generation) []Watched {
 	if run != nil && len(run.Watched) > 0 {
 		return run.Watched
 	}
-	var units []Watched
 	for _, g := range slices.Backward(all) {
+		if len(g.Units) == 0 {
+			continue
+		}
+		var units []Watched
 		for _, u := range g.Units {
-			if !u.OnChange {
+			if !u.OnChange && !u.Unwanted {
 				units = append(units, Watched{u.Name, u.Files})
 			}
 		}
-		if len(units) > 0 {
-			break
+		return units
+	}
+	return nil
+}
+
+// editedFiles are the files that are not as the last run that touched them
+// wrote them: somebody has changed them, whether the run after that kept it or
+// there has been none.
+func (b *bootstrap) editedFiles(record apply.Record, all []apply.Generation) []string {
+	written := apply.Record{Files: maps.Clone(record.Files)}
+	for _, g := range all {
+		for _, f := range g.Files {
+			if w, ours := written.Files[f.Path]; ours && f.After != nil {
+				w.SHA256 = f.After.SHA256
+				written.Files[f.Path] = w
+			}
 		}
 	}
-	return units
+	var edited []string
+	for _, d := range apply.Drifted(b.root, written) {
+		edited = append(edited, d.Path)
+	}
+	return edited
 }
 
 // unitStatus asks systemd for units, and finds out whether each runs what is on
 // disk: no run left it with an older configuration, and no file of its was
 // changed after it was started.
-func (b *bootstrap) unitStatus(ctx context.Context, watched []Watched, drift []apply.Drift) ([]UnitStatus, error) {
+func (b *bootstrap) unitStatus(ctx context.Context, watched []Watched, edited []string) ([]UnitStatus, error) {
 	manager, err := systemd.Observe(ctx)
 	if err != nil {
 		return nil, fault.New(fault.Service, "", "%w", err)
@@ -267,10 +298,10 @@ func (b *bootstrap) unitStatus(ctx context.Context, watched []Watched, drift []a
 		case state.NeedReload:
 			u.Current, u.Why = false, "unit files changed since systemd read them (systemctl daemon-reload)"
 		default:
-			for _, d := range drift {
-				info, err := os.Stat(filepath.Join(string(b.root), d.Path))
-				if err == nil && slices.Contains(w.Files, d.Path) && state.Active == "active" && time.Since(info.ModTime()) < state.ActiveFor {
-					u.Current, u.Why = false, d.Path+" changed after it was started"
+			for _, path := range w.Files {
+				info, err := os.Stat(filepath.Join(string(b.root), path))
+				if err == nil && slices.Contains(edited, path) && state.Active == "active" && time.Since(info.ModTime()) < state.ActiveFor {
+					u.Current, u.Why = false, path+" was changed by hand after it was started"
 				}
 			}
 		}
@@ -304,6 +335,9 @@ func (b *bootstrap) maxPodsOf(record apply.Record) *MaxPods {
 func (s Status) Describe() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s\n", s.Verdict)
+	if s.AtWork != "" {
+		fmt.Fprintf(&text, "  %s\n", s.AtWork)
+	}
 	if s.Verdict == NeverRun {
 		return "nodeadm has not changed anything here yet\n"
 	}

@@ -13,7 +13,7 @@ func statusCommand() *cli.Command {
 		Name:  "status",
 		Usage: "tell whether the node is as nodeadm made it",
 		Description: "How the last run went, which files have changed since, which units run, and max pods. Exit code 0: as planned;\n" +
-			"1: something has drifted; 5: a service is down.",
+			"1: something has drifted, a run is at work, or there was none; 5: a service is down.",
 		Flags:  append([]cli.Flag{rootFlag(), noStartFlag(), timeoutFlag(), outputFlag()}, logFlags()...),
 		Action: status,
 	}

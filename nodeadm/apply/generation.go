@@ -74,6 +74,8 @@ type Unit struct {
 	OnChange  bool     `json:"onChange,omitempty"`
 	Enabled   bool     `json:"enabledBefore"`
 	Active    bool     `json:"activeBefore"`
+	// Unwanted: with this generation it does not have to run.
+	Unwanted bool `json:"unwanted,omitempty"`
 }
 
 // The two sides of a generation.
