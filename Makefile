@@ -16,7 +16,7 @@ GOBUILD := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) $(SMALL) -buildvcs=fal
 BIN     := bin/nodeadm
 
 # Modules besides the agent's own; each keeps its dependencies to itself.
-MODULES := data/refresh test/machine/standin test/celdiff
+MODULES := data/refresh test/machine/standin test/celdiff test/authenticator
 
 .PHONY: build run test test-go test-faults test-machine lint generate fuzz clean
 

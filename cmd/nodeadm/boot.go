@@ -33,6 +33,10 @@ func forceFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "force-conflicts", Usage: "take over settings that somebody has changed by hand since the last run"}
 }
 
+func imdsFlag() cli.Flag {
+	return &cli.StringFlag{Name: "imds-endpoint", EnvVars: []string{"AWS_EC2_METADATA_SERVICE_ENDPOINT"}, Usage: "`URL` of instance metadata (default: EC2's own addresses)"}
+}
+
 // serviceFlags are shared by every command that changes files and units.
 func serviceFlags() []cli.Flag {
 	return append([]cli.Flag{rootFlag(), noStartFlag(), timeoutFlag()}, logFlags()...)
@@ -41,7 +45,7 @@ func serviceFlags() []cli.Flag {
 // bootFlags are shared by every command that works out a node.
 func bootFlags() []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "imds-endpoint", EnvVars: []string{"AWS_EC2_METADATA_SERVICE_ENDPOINT"}, Usage: "`URL` of instance metadata (default: EC2's own addresses)"},
+		imdsFlag(),
 		&cli.StringFlag{Name: "kubelet-version", Usage: "take kubelet for version `V` instead of asking the binary"},
 	}, serviceFlags()...)
 }
@@ -58,7 +62,7 @@ func changeFlags() []cli.Flag {
 
 // rootOptions reads what all commands that look at a node have.
 func rootOptions(c *cli.Context) (nodeadm.Options, error) {
-	log, err := newLogger(c)
+	options, err := commonOptions(c)
 	if err != nil {
 		return nodeadm.Options{}, err
 	}
@@ -72,13 +76,21 @@ func rootOptions(c *cli.Context) (nodeadm.Options, error) {
 	if info, err := os.Stat(root); err != nil || !info.IsDir() {
 		return nodeadm.Options{}, fault.New(fault.Usage, "create it, or name the directory with the node's root filesystem", "--root: %s is not a directory", root)
 	}
+	options.Root, options.NoStart = root, c.Bool("no-start")
+	return options, nil
+}
+
+// commonOptions reads what commands that need no root have too.
+func commonOptions(c *cli.Context) (nodeadm.Options, error) {
+	log, err := newLogger(c)
+	if err != nil {
+		return nodeadm.Options{}, err
+	}
 	timeout := c.Duration("timeout")
 	if timeout <= 0 && hasFlag(c, "timeout") {
 		return nodeadm.Options{}, fault.New(fault.Usage, "write a duration such as 5m", "--timeout: %s leaves no time", timeout)
 	}
 	return nodeadm.Options{
-		Root:    root,
-		NoStart: c.Bool("no-start"),
 		Timeout: timeout,
 		Command: c.Command.Name,
 		Version: version,
@@ -124,7 +136,7 @@ func metadataEndpoint(c *cli.Context) (string, error) {
 func awsOptions() awsapi.Options {
 	endpoints := map[string]string{}
 	if os.Getenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS") != "true" {
-		for service, name := range map[string]string{"": "AWS_ENDPOINT_URL", "EC2": "AWS_ENDPOINT_URL_EC2", "EKS": "AWS_ENDPOINT_URL_EKS"} {
+		for service, name := range map[string]string{"": "AWS_ENDPOINT_URL", "EC2": "AWS_ENDPOINT_URL_EC2", "EKS": "AWS_ENDPOINT_URL_EKS", "STS": "AWS_ENDPOINT_URL_STS"} {
 			if value := os.Getenv(name); value != "" {
 				endpoints[service] = value
 			}

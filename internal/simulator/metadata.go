@@ -203,10 +203,16 @@ func (s *Server) credentials() []byte {
 		Token           string
 		Expiration      time.Time
 	}{
-		"Success", now, "AWS-HMAC", "ASIASIMULATED0000000",
-		"simulated-secret-access-key", "simulated-session-token", now.Add(6 * time.Hour),
+		"Success", now, "AWS-HMAC", roleKeyID, roleSecret, roleSessionToken, now.Add(6 * time.Hour),
 	})
 }
+
+// The credentials of the instance's role.
+const (
+	roleKeyID        = "ASIASIMULATED0000000"
+	roleSecret       = "simulated-secret-access-key"
+	roleSessionToken = "simulated-session-token"
+)
 
 func indented(v any) []byte {
 	b, err := json.MarshalIndent(v, "", "  ")

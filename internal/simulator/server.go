@@ -196,6 +196,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost && r.URL.Path == "/":
 		form, _ = url.ParseQuery(string(body))
 		action = "ec2:" + form.Get("Action")
+	case r.Method == http.MethodGet && r.URL.Path == "/" && r.URL.Query().Get("Action") != "":
+		action = "sts:" + r.URL.Query().Get("Action")
 	case r.URL.Path == "/clusters" || strings.HasPrefix(r.URL.Path, "/clusters/"):
 		action = eksAction(r)
 	}
@@ -212,6 +214,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveEC2(sw, r, action, form)
 	case strings.HasPrefix(action, "eks:"):
 		s.serveEKS(sw, r, action)
+	case strings.HasPrefix(action, "sts:"):
+		s.serveSTS(sw, r)
 	default:
 		s.serveIMDS(sw, r)
 	}
