@@ -52,6 +52,9 @@ type Options struct {
 	Machine *facts.Machine
 	// Simulated: the image is taken to hold the programs that a node needs.
 	Simulated bool
+	// CredentialPlugin makes kubelet's tokens: one of facts.CredentialPlugins, or
+	// "" for the best one that is installed. Self is this program's path.
+	CredentialPlugin, Self string
 	// ForceConflicts takes over fields that a hand has changed.
 	ForceConflicts bool
 	// RollbackOnFailure brings the former configuration back where the services
@@ -265,6 +268,8 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 			Own:                  b.record.Own(),
 			Before:               b.record.Documents,
 			Secret:               b.record.Secret(),
+			CredentialPlugin:     b.options.CredentialPlugin,
+			Self:                 b.self(),
 			Partial:              !b.starts(),
 		},
 		IMDS: metadata,
@@ -290,6 +295,14 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 	}
 	b.result.Facts, err = facts.Gather(ctx, request)
 	return err
+}
+
+// self is where this program stands on the node; in an image that is not known.
+func (b *bootstrap) self() string {
+	if !b.root.Live() {
+		return ""
+	}
+	return b.options.Self
 }
 
 // build makes the plan and says what people should know of it.

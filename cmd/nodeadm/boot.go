@@ -15,6 +15,7 @@ import (
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/nodeadm"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
 )
 
 func rootFlag() cli.Flag {
@@ -47,6 +48,7 @@ func bootFlags() []cli.Flag {
 	return append([]cli.Flag{
 		imdsFlag(),
 		&cli.StringFlag{Name: "kubelet-version", Usage: "take kubelet for version `V` instead of asking the binary"},
+		&cli.StringFlag{Name: "credential-plugin", Usage: "`PROGRAM` that makes kubelet's tokens: " + strings.Join(facts.CredentialPlugins, ", ") + " (default: the first that is installed)"},
 	}, serviceFlags()...)
 }
 
@@ -113,6 +115,13 @@ func bootOptions(c *cli.Context) (nodeadm.Options, error) {
 	}
 	options.AWS = awsOptions()
 	options.KubeletVersion = c.String("kubelet-version")
+	options.CredentialPlugin = c.String("credential-plugin")
+	if given := options.CredentialPlugin; given != "" && !slices.Contains(facts.CredentialPlugins, given) {
+		return options, fault.New(fault.Usage, "write one of "+strings.Join(facts.CredentialPlugins, ", "), "--credential-plugin: %q is not known", given)
+	}
+	if options.Self, err = os.Executable(); err != nil {
+		return options, err
+	}
 	options.ForceConflicts, options.RollbackOnFailure = c.Bool("force-conflicts"), c.Bool("rollback-on-failure")
 	return options, nil
 }

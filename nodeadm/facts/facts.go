@@ -97,8 +97,11 @@ type Host struct {
 
 	// Paths on the node of programs that a plan refers to; empty where absent.
 	KubeletPath        string // never empty
-	TokenProgram       string // aws-iam-authenticator or the AWS CLI
+	TokenProgram       string // one of CredentialPlugins; never empty
 	CredentialProvider string // kubelet's image credential provider for ECR
+
+	// TokenProgramAbsent: there is nothing at TokenProgram yet.
+	TokenProgramAbsent bool
 
 	// KubeletUnit is kubelet.service as the image brings it, drop-ins
 	// included; nil where it has none but nodeadm's own.

@@ -39,9 +39,12 @@ const (
 var (
 	kubeletPaths            = []string{"/usr/bin/kubelet", "/usr/local/bin/kubelet"}
 	containerdPaths         = []string{"/usr/bin/containerd", "/usr/local/bin/containerd"}
-	tokenPrograms           = []string{"/usr/bin/aws-iam-authenticator", "/usr/local/bin/aws-iam-authenticator", "/usr/bin/aws", "/usr/local/bin/aws"}
 	credentialProviderPaths = []string{"/etc/eks/image-credential-provider/ecr-credential-provider"}
 )
+
+// CredentialPlugins are the programs that can make kubelet's tokens for the API
+// server, best first.
+var CredentialPlugins = []string{"nodeadm", "aws-iam-authenticator", "aws"}
 
 // HostRequest says which host to look at.
 type HostRequest struct {
@@ -54,6 +57,9 @@ type HostRequest struct {
 	ContainerdVersion string
 	// Machine, if set, stands for the hardware and kernel this runs on.
 	Machine *Machine
+	// CredentialPlugin is one of CredentialPlugins, or "" for the best one that is
+	// installed. Self is the path of this program on the node, "" in an image.
+	CredentialPlugin, Self string
 	// Simulated: nothing of the image is there, and it is taken to hold the
 	// programs that a node needs.
 	Simulated bool
@@ -81,10 +87,10 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 	}
 	h.OwnSysctls, h.OwnBPFMount = r.Own[layout.SysctlConfig], r.Own[layout.BPFMountUnit]
 	h.KubeletPath = r.Root.FirstExisting(kubeletPaths...)
-	h.TokenProgram = r.Root.FirstExisting(tokenPrograms...)
+	h.TokenProgram, h.TokenProgramAbsent = tokenProgram(r)
 	h.CredentialProvider = r.Root.FirstExisting(credentialProviderPaths...)
 	if r.Simulated {
-		h.KubeletPath, h.TokenProgram, h.CredentialProvider = kubeletPaths[0], tokenPrograms[0], credentialProviderPaths[0]
+		h.KubeletPath, h.TokenProgramAbsent, h.CredentialProvider = kubeletPaths[0], false, credentialProviderPaths[0]
 	}
 
 	if h.Kubelet, err = kubeletVersion(ctx, r); err != nil {
@@ -114,6 +120,25 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 	}
 	h.ContainerdTemplate, err = findContainerdTemplate(r)
 	return h, warnings, err
+}
+
+// tokenProgram finds the program that makes kubelet's tokens. Where there is
+// none, the answer is where one should be.
+func tokenProgram(r HostRequest) (path string, absent bool) {
+	plugins := CredentialPlugins
+	if r.CredentialPlugin != "" {
+		plugins = []string{r.CredentialPlugin}
+	}
+	for _, name := range plugins {
+		places := []string{"/usr/bin/" + name, "/usr/local/bin/" + name}
+		if name == CredentialPlugins[0] && r.Self != "" {
+			places = append(places, r.Self)
+		}
+		if path := r.Root.FirstExisting(places...); path != "" {
+			return path, false
+		}
+	}
+	return "/usr/bin/" + plugins[0], true
 }
 
 // maxFile bounds what is read of any file of the node, in bytes.

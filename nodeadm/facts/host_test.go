@@ -173,14 +173,14 @@ func TestPrograms(t *testing.T) {
 	if err != nil || h.KubeletPath != "/usr/bin/kubelet" || !h.Partial || len(warnings) != 1 || !strings.Contains(warnings[0], "kubelet is not installed") {
 		t.Errorf("got %+v, %q, %v", h, warnings, err)
 	}
-	if h.TokenProgram != "" || h.CredentialProvider != "" || h.NVIDIARuntime {
+	if h.TokenProgram != "/usr/bin/nodeadm" || !h.TokenProgramAbsent || h.CredentialProvider != "" || h.NVIDIARuntime {
 		t.Errorf("programs of an empty image: %+v", h)
 	}
 
 	// A simulated one has it all.
 	r.Partial, r.Simulated = false, true
 	h, warnings, err = host(t, r)
-	if err != nil || len(warnings) != 0 || h.KubeletPath != "/usr/bin/kubelet" || h.TokenProgram == "" || h.CredentialProvider == "" {
+	if err != nil || len(warnings) != 0 || h.KubeletPath != "/usr/bin/kubelet" || h.TokenProgramAbsent || h.CredentialProvider == "" {
 		t.Errorf("got %+v, %q, %v", h, warnings, err)
 	}
 }
@@ -400,6 +400,32 @@ func TestUnreadable(t *testing.T) {
 		_, _, err := host(t, HostRequest{Root: image(t, map[string]string{path + "/x": ""}), KubeletVersion: "1.30.0", ContainerdVersion: "1.7.0", Simulated: true})
 		if fault.CodeOf(err) != fault.Disk || !strings.Contains(err.Error(), path) || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestTokenProgram(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		image       string // paths that are there
+		asked, self string
+		want        string
+		absent      bool
+	}{
+		{name: "its own first", image: "/usr/bin/nodeadm /usr/bin/aws /usr/bin/aws-iam-authenticator", want: "/usr/bin/nodeadm"},
+		{name: "this one, wherever it is", image: "/opt/nodeadm /usr/bin/aws", self: "/opt/nodeadm", want: "/opt/nodeadm"},
+		{name: "then the authenticator", image: "/usr/bin/aws /usr/local/bin/aws-iam-authenticator", want: "/usr/local/bin/aws-iam-authenticator"},
+		{name: "then the CLI", image: "/usr/bin/aws", want: "/usr/bin/aws"},
+		{name: "as asked", image: "/usr/bin/nodeadm /usr/bin/aws", asked: "aws", want: "/usr/bin/aws"},
+		{name: "asked and not there", image: "/usr/bin/nodeadm", asked: "aws-iam-authenticator", want: "/usr/bin/aws-iam-authenticator", absent: true},
+		{name: "none", want: "/usr/bin/nodeadm", absent: true},
+	} {
+		files := map[string]string{}
+		for _, path := range strings.Fields(test.image) {
+			files[path] = "program"
+		}
+		if path, absent := tokenProgram(HostRequest{Root: image(t, files), CredentialPlugin: test.asked, Self: test.self}); path != test.want || absent != test.absent {
+			t.Errorf("%s: %s, absent %t; want %s, %t", test.name, path, absent, test.want, test.absent)
 		}
 	}
 }

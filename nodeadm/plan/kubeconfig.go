@@ -19,14 +19,16 @@ func (b *builder) kubeconfig() error {
 		target, name = layout.BootstrapKubeconfig, b.cluster.id
 	}
 	program := b.facts.Host.TokenProgram
-	if program == "" {
-		program = "/usr/bin/aws-iam-authenticator"
-		b.warn("neither aws-iam-authenticator nor the AWS CLI is installed: kubelet will not be able to authenticate to the cluster")
+	if b.facts.Host.TokenProgramAbsent {
+		b.warn(program + " is not installed: kubelet will not be able to authenticate to the cluster")
 	}
 	region := b.facts.Instance.Region
-	args := []string{"token", "-i", name, "--region", region}
-	if path.Base(program) == "aws" {
+	args := []string{"token", "--cluster-name", name, "--region", region}
+	switch path.Base(program) {
+	case "aws":
 		args = []string{"eks", "get-token", "--cluster-name", name, "--region", region}
+	case "aws-iam-authenticator":
+		args = []string{"token", "-i", name, "--region", region}
 	}
 	var list strings.Builder
 	for _, a := range args {
