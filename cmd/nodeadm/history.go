@@ -43,6 +43,9 @@ func history(c *cli.Context) error {
 			return err
 		}
 		for _, g := range all {
+			if g.Number == number && g.Outcome == apply.Damaged {
+				return fault.New(fault.Disk, "", "%s", g.Reason)
+			}
 			if g.Number == number {
 				return showGeneration(c, root, g)
 			}

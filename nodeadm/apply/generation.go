@@ -27,6 +27,9 @@ const (
 	Applied  Outcome = "applied"  // all files are in place
 	Healthy  Outcome = "healthy"  // and the services run with them
 	Failed   Outcome = "failed"   // or do not
+	// Damaged: the manifest cannot be read. Nothing goes back over it, but it is
+	// no reason for a node not to boot.
+	Damaged Outcome = "damaged"
 )
 
 // Generation is what one run changed: the manifest of a folder below
@@ -148,8 +151,11 @@ func Generations(root rootfs.Root) ([]Generation, error) {
 			continue
 		}
 		g, err := readManifest(root, number)
-		if err != nil {
+		if errors.Is(err, fs.ErrPermission) {
 			return nil, err
+		}
+		if err != nil {
+			g = Generation{Number: number, Outcome: Damaged, Reason: err.Error(), Command: "unknown", Time: &time.Time{}}
 		}
 		all = append(all, g)
 	}
@@ -163,8 +169,12 @@ func readManifest(root rootfs.Root, number int) (g Generation, err error) {
 	if err != nil {
 		return g, diskError(path, err)
 	}
-	if err := json.Unmarshal(data, &g); err != nil || g.Number != number {
-		return g, fault.New(fault.Disk, "remove "+folder(number)+"; what that run changed can then not be undone", "%s is damaged: %w", path, errors.Join(err, fmt.Errorf("it is the manifest of %d", g.Number)))
+	err = json.Unmarshal(data, &g)
+	if err == nil && g.Number != number {
+		err = fmt.Errorf("it is the manifest of %d", g.Number)
+	}
+	if err != nil {
+		return g, fault.New(fault.Disk, "", "%s is damaged: %w", path, err)
 	}
 	if g.Time == nil {
 		if info, err := os.Stat(filepath.Join(string(root), path)); err == nil {
@@ -228,7 +238,7 @@ func prune(root rootfs.Root) error {
 		for _, f := range g.Files {
 			touched[f.Path] = true
 		}
-		if g.Pruned {
+		if g.Pruned || g.Outcome == Damaged {
 			continue
 		}
 		if len(first) == 0 {

@@ -230,3 +230,26 @@ func TestDrifted(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// A manifest that cannot be read is in nobody's way but of whoever wants to go
+// back over it.
+func TestDamagedManifest(t *testing.T) {
+	root := rootfs.Root(t.TempDir())
+	record := bring(t, root, Record{}, file("/etc/a", "1"))
+	record = bring(t, root, record, file("/etc/a", "2"))
+	for _, content := range []string{"garbage", "", `{"generation": 7}`} {
+		put(t, root, layout.Generations+"/2/manifest.json", content, 0o600)
+		if messages, err := Recover(root); err != nil || len(messages) > 0 {
+			t.Errorf("%q: %q, %v", content, messages, err)
+		}
+		all, err := Generations(root)
+		if err != nil || all[1].Number != 2 || all[1].Outcome != Damaged || !strings.Contains(all[1].Reason, "manifest.json is damaged") {
+			t.Fatalf("%q: %+v, %v", content, all, err)
+		}
+		if _, _, _, err := Back(root, 1); fault.CodeOf(err) != fault.Disk || !strings.Contains(err.Error(), "generation 2 cannot be undone") {
+			t.Errorf("%q: going back: %v", content, err)
+		}
+	}
+	bring(t, root, record, file("/etc/a", "3"))
+	back(t, root, 3)
+}

@@ -28,6 +28,8 @@ func Back(root rootfs.Root, to int) (changes []Change, edited []string, undone [
 		switch {
 		case g.Number == to:
 			exists = true
+		case g.Number > to && g.Outcome == Damaged:
+			return nil, nil, nil, fault.New(fault.Disk, "bring the files back by hand: "+folder(g.Number)+"/"+before+" holds what stood there before; then remove that folder", "generation %d cannot be undone: %s", g.Number, g.Reason)
 		case g.Number > to:
 			if to > 0 && (g.Pruned || g.Number != to+len(undone)+1) {
 				return nil, nil, nil, fault.New(fault.Usage, "see nodeadm history; nodeadm reset goes back to before the first run", "what came after generation %d is kept no longer, so that nothing can go back there", to)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
@@ -26,7 +27,7 @@ import (
 func (b *builder) planKubeletConfig() (map[string]any, error) {
 	live, err := decodeJSON(b.facts.Host.Live[layout.KubeletConfig])
 	if err == nil && !b.force {
-		if err := b.checkForeign(live); err != nil {
+		if err := b.checkLive(live); err != nil {
 			return nil, err
 		}
 	}
@@ -53,20 +54,30 @@ func (b *builder) planKubeletConfig() (map[string]any, error) {
 	return doc, nil
 }
 
-func (b *builder) mergeKubeletConfig() (map[string]any, error) {
-	defaults, settings, user := kubeletDefaults(b.facts.Host.Kubelet), b.kubeletSettings(), b.config.Kubelet.Config
+// wantedKubeletConfig is the document as nodeadm and the user want it, as it
+// reads from a file.
+func (b *builder) wantedKubeletConfig() (map[string]any, error) {
 	wanted := map[string]any{}
-	for _, layer := range []map[string]any{defaults, settings, user} {
+	for _, layer := range []map[string]any{kubeletDefaults(b.facts.Host.Kubelet), b.kubeletSettings(), b.config.Kubelet.Config} {
 		ownership.Overlay(wanted, layer)
 	}
 	text, err := indentJSON(wanted)
 	if err != nil {
 		return nil, err
 	}
-	known, err := decodeJSON([]byte(text)) // addresses become text
+	return decodeJSON([]byte(text)) // addresses become text
+}
+
+func (b *builder) mergeKubeletConfig() (map[string]any, error) {
+	known, err := b.wantedKubeletConfig()
 	if err != nil {
 		return nil, err
 	}
+	text, err := indentJSON(known)
+	if err != nil {
+		return nil, err
+	}
+	defaults, settings, user := kubeletDefaults(b.facts.Host.Kubelet), b.kubeletSettings(), b.config.Kubelet.Config
 	intents := []ownership.Intent{
 		{Manager: Agent, Fields: within(known, without(defaults, settings)), Yields: true},
 		{Manager: Agent, Fields: within(known, settings)},
@@ -272,32 +283,57 @@ func decodeJSON(data []byte) (doc map[string]any, err error) {
 	return doc, nil
 }
 
-// checkForeign refuses what somebody wrote in place of a group of fields, since
-// it would take all of the group away, security included, and kubelet would not
-// start.
-func (b *builder) checkForeign(others map[string]any) error {
-	var errs []error
-	fail := func(path, want string, value any) {
-		text, _ := json.Marshal(value) // it was JSON before
-		errs = append(errs, fault.New(fault.Usage, "mend the file, or remove it to get the defaults", "%s: %s must be %s, and is %s", layout.KubeletConfig, path, want, text))
+// checkLive refuses what stands in the document on the node where kubelet would
+// not start with it: something in place of a group of fields, which would take
+// all of the group away, security included, and values of another kind.
+func (b *builder) checkLive(live map[string]any) error {
+	reference, err := b.wantedKubeletConfig()
+	if err != nil {
+		return err
 	}
-	for _, key := range slices.Sorted(maps.Keys(others)) {
-		if _, isGroup := kubeletDefaults(b.facts.Host.Kubelet)[key].(map[string]any); isGroup {
-			if _, fits := others[key].(map[string]any); !fits {
-				fail(key, "an object", others[key])
-			}
-		}
-	}
-	gates, _ := others["featureGates"].(map[string]any)
+	errs := checkLiveKinds("", live, reference)
+	gates, _ := live["featureGates"].(map[string]any)
 	for _, gate := range slices.Sorted(maps.Keys(gates)) {
 		if _, fits := gates[gate].(bool); !fits {
-			fail("featureGates."+gate, "true or false", gates[gate])
+			errs = append(errs, badLive("featureGates."+gate, "true or false", gates[gate]))
 		}
 	}
-	if kind, given := others["kind"]; given && kind != "KubeletConfiguration" {
-		fail("kind", "KubeletConfiguration", kind)
+	if kind, given := live["kind"]; given && kind != "KubeletConfiguration" {
+		errs = append(errs, badLive("kind", "KubeletConfiguration", kind))
 	}
 	return errors.Join(errs...)
+}
+
+func checkLiveKinds(prefix string, live, reference map[string]any) (errs []error) {
+	for _, key := range slices.Sorted(maps.Keys(live)) {
+		value, path := live[key], prefix+key
+		known, isKnown := reference[key]
+		group, isGroup := known.(map[string]any)
+		nested, isMap := value.(map[string]any)
+		switch {
+		case !isKnown || path == "featureGates" && isMap || path == "kind":
+		case isGroup && isMap:
+			errs = append(errs, checkLiveKinds(path+".", nested, group)...)
+		case isGroup:
+			errs = append(errs, badLive(path, "an object", value))
+		case value == nil: // kubelet takes its default
+		case kindOf(value) != kindOf(known):
+			errs = append(errs, badLive(path, kindOf(known), value))
+		case kindOf(value) == "a number" && isWhole(known) && !isWhole(value):
+			errs = append(errs, badLive(path, "a whole number", value))
+		}
+	}
+	return errs
+}
+
+func isWhole(number any) bool {
+	_, err := strconv.ParseInt(fmt.Sprint(number), 10, 64)
+	return err == nil
+}
+
+func badLive(path, want string, value any) error {
+	text, _ := json.Marshal(value) // it was JSON before
+	return fault.New(fault.Usage, "mend the file, or remove it to get the defaults; --force-conflicts replaces the value", "%s: %s must be %s, and is %s", layout.KubeletConfig, path, want, text)
 }
 
 // within is the part of doc at the fields that another document has.

@@ -266,6 +266,15 @@ func TestRefuses(t *testing.T) {
 			f.Host.ContainerdTemplate = &facts.Document{Path: "/x.toml", Data: []byte("version = 2\n[a\n")}
 		}, "/x.toml:2:"},
 		{"a kubelet-config.json that is no JSON", 30, nil, func(f *facts.Facts) { f.Host.Live = map[string][]byte{layout.KubeletConfig: []byte("kind: Kubelet")} }, "not a JSON object"},
+		{"text for a number on the node", 30, nil, func(f *facts.Facts) {
+			f.Host.Live = map[string][]byte{layout.KubeletConfig: []byte(`{"maxPods": "40"}`)}
+		}, `maxPods must be a number, and is "40"`},
+		{"half a pod on the node", 30, nil, func(f *facts.Facts) {
+			f.Host.Live = map[string][]byte{layout.KubeletConfig: []byte(`{"maxPods": 40.5}`)}
+		}, `maxPods must be a whole number, and is 40.5`},
+		{"text for a group on the node", 30, nil, func(f *facts.Facts) {
+			f.Host.Live = map[string][]byte{layout.KubeletConfig: []byte(`{"evictionHard": "x", "authentication": {"anonymous": null}}`)}
+		}, `evictionHard must be an object, and is "x"`},
 		{"a drop-in that swallows the arguments", 30, nil, func(f *facts.Facts) {
 			f.Host.KubeletUnit = &facts.KubeletUnit{Path: "/etc/systemd/system/kubelet.service.d/99-mine.conf", Exec: "/usr/bin/kubelet"}
 		}, "99-mine.conf"},
