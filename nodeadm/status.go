@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/eks-bootstrap/nodeadm/internal/atomicfile"
@@ -329,66 +328,4 @@ func (b *bootstrap) maxPodsOf(record apply.Record) *MaxPods {
 		}
 	}
 	return &MaxPods{Pods: pods, Source: source}
-}
-
-// Describe is a status in lines for people.
-func (s Status) Describe() string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "%s\n", s.Verdict)
-	if s.AtWork != "" {
-		fmt.Fprintf(&text, "  %s\n", s.AtWork)
-	}
-	if s.Verdict == NeverRun {
-		return "nodeadm has not changed anything here yet\n"
-	}
-	if r := s.LastRun; r == nil {
-		fmt.Fprintf(&text, "\nlast run: none in this boot\n")
-	} else {
-		fmt.Fprintf(&text, "\nlast run: %s, %s, %s after %.1f s, nodeadm %s\n", r.Command, r.Started.Format(time.RFC3339), r.Outcome, r.Seconds, r.Version)
-		for _, p := range r.Phases {
-			mark := ""
-			if p.Failed {
-				mark = "  failed"
-			}
-			fmt.Fprintf(&text, "  %-10s %6.0f ms%s\n", p.Name, p.Seconds*1000, mark)
-		}
-		if r.Error != "" {
-			fmt.Fprintf(&text, "  error: %s\n", strings.ReplaceAll(r.Error, "\n", "\n  "))
-		}
-		if r.Remedy != "" {
-			fmt.Fprintf(&text, "  fix: %s\n", r.Remedy)
-		}
-		for _, c := range r.Conflicts {
-			fmt.Fprintf(&text, "  conflict: %s of %s was set by %q and stays; %q wants it otherwise\n", c.Field, c.Path, c.Manager, c.Wanted)
-		}
-	}
-	if s.Generation > 0 {
-		fmt.Fprintf(&text, "\ngeneration: %d, %s\n", s.Generation, s.Outcome)
-	}
-	if s.Interrupted {
-		fmt.Fprintf(&text, "  that run was cut short; the next one undoes what it did\n")
-	}
-	if s.MaxPods != nil {
-		fmt.Fprintf(&text, "max pods: %d, from %s\n", s.MaxPods.Pods, s.MaxPods.Source)
-		if s.MaxPods.Arithmetic != "" {
-			fmt.Fprintf(&text, "  %s\n", s.MaxPods.Arithmetic)
-		}
-	}
-	if len(s.Drift) > 0 {
-		fmt.Fprintf(&text, "\nfiles that are not as the last run left them:\n")
-		for _, d := range s.Drift {
-			fmt.Fprintf(&text, "  %s: %s\n", d.Path, d.What)
-		}
-	}
-	if len(s.Units) > 0 {
-		fmt.Fprintf(&text, "\nunits:\n")
-		for _, u := range s.Units {
-			note := "runs what is on disk"
-			if !u.Current {
-				note = u.Why
-			}
-			fmt.Fprintf(&text, "  %-24s %-10s %-10s %s\n", u.Name, u.Active, u.Enabled, note)
-		}
-	}
-	return text.String()
 }

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -31,7 +34,7 @@ func status(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := output(c, s, func() { fmt.Fprint(c.App.Writer, s.Describe()) }); err != nil {
+	if err := output(c, s, func() { printStatus(c.App.Writer, s) }); err != nil {
 		return err
 	}
 	switch s.Verdict {
@@ -41,4 +44,65 @@ func status(c *cli.Context) error {
 		return exitCode(5)
 	}
 	return exitCode(1)
+}
+
+// printStatus shows people how the node stands.
+func printStatus(w io.Writer, s nodeadm.Status) {
+	if s.Verdict == nodeadm.NeverRun {
+		fmt.Fprintln(w, "nodeadm has not changed anything here yet")
+		return
+	}
+	fmt.Fprintln(w, s.Verdict)
+	if s.AtWork != "" {
+		fmt.Fprintf(w, "  %s\n", s.AtWork)
+	}
+	if r := s.LastRun; r == nil {
+		fmt.Fprintf(w, "\nlast run: none in this boot\n")
+	} else {
+		fmt.Fprintf(w, "\nlast run: %s, %s, %s after %.1f s, nodeadm %s\n", r.Command, r.Started.Format(time.RFC3339), r.Outcome, r.Seconds, r.Version)
+		for _, p := range r.Phases {
+			mark := ""
+			if p.Failed {
+				mark = "  failed"
+			}
+			fmt.Fprintf(w, "  %-10s %6.0f ms%s\n", p.Name, p.Seconds*1000, mark)
+		}
+		if r.Error != "" {
+			fmt.Fprintf(w, "  error: %s\n", strings.ReplaceAll(r.Error, "\n", "\n  "))
+		}
+		if r.Remedy != "" {
+			fmt.Fprintf(w, "  fix: %s\n", r.Remedy)
+		}
+		for _, c := range r.Conflicts {
+			fmt.Fprintf(w, "  conflict: %s of %s was set by %q and stays; %q wants it otherwise\n", c.Field, c.Path, c.Manager, c.Wanted)
+		}
+	}
+	if s.Generation > 0 {
+		fmt.Fprintf(w, "\ngeneration: %d, %s\n", s.Generation, s.Outcome)
+	}
+	if s.Interrupted {
+		fmt.Fprintf(w, "  that run was cut short; the next one undoes what it did\n")
+	}
+	if s.MaxPods != nil {
+		fmt.Fprintf(w, "max pods: %d, from %s\n", s.MaxPods.Pods, s.MaxPods.Source)
+		if s.MaxPods.Arithmetic != "" {
+			fmt.Fprintf(w, "  %s\n", s.MaxPods.Arithmetic)
+		}
+	}
+	if len(s.Drift) > 0 {
+		fmt.Fprintf(w, "\nfiles that are not as the last run left them:\n")
+		for _, d := range s.Drift {
+			fmt.Fprintf(w, "  %s: %s\n", d.Path, d.What)
+		}
+	}
+	if len(s.Units) > 0 {
+		fmt.Fprintf(w, "\nunits:\n")
+		for _, u := range s.Units {
+			note := "runs what is on disk"
+			if !u.Current {
+				note = u.Why
+			}
+			fmt.Fprintf(w, "  %-24s %-10s %-10s %s\n", u.Name, u.Active, u.Enabled, note)
+		}
+	}
 }
