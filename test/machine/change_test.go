@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/eks-bootstrap/nodeadm/internal/simulator"
 )
 
 const (
@@ -297,33 +295,13 @@ func (o observed) wantNothingChanged(t *testing.T) {
 func TestPlan(t *testing.T) {
 	Require(t)
 	t.Parallel()
-	c := simulator.Default().Cluster
-	userData := fmt.Sprintf(`MIME-Version: 1.0
-Content-Type: multipart/mixed; boundary="//"
-
---//
-Content-Type: application/node.eks.aws
-
-apiVersion: node.eks.aws/v1alpha1
-kind: NodeConfig
-spec:
-  cluster:
-    name: ironman-2022
-    apiServerEndpoint: %s
-    certificateAuthority: %s
-    cidr: 10.100.0.0/16
-  kubelet:
-    flags: ["--node-labels=from=user-data"]
-
---//--
-`, c.Endpoint, c.CertificateAuthority)
 	root, err := moduleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
 	files := image(t, "1.34.4")
 	files["/etc/systemd/system/nodeadm.service"] = File{Source: root + "/systemd/nodeadm.service"}
-	m := Boot(t, Options{Files: files, Simulator: instance(t, userData)})
+	m := Boot(t, Options{Files: files, Simulator: instance(t, nodeConfigUserData(""))})
 	ctx := within(t, 120*time.Second)
 	m.WaitBooted(ctx)
 	unprivileged := []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "nodeadm", "plan"}

@@ -10,13 +10,11 @@ import (
 	"github.com/eks-bootstrap/nodeadm/internal/simulator"
 )
 
-// TestInitFromUserData is a node as Karpenter and managed node groups make
-// them: user data is MIME with a NodeConfig and a script, and the unit that
-// ships runs `nodeadm init`. A drop-in document of the image has the last word.
-func TestInitFromUserData(t *testing.T) {
-	Require(t)
+// nodeConfigUserData is MIME user data with a NodeConfig; more follows what it
+// says of kubelet.
+func nodeConfigUserData(more string) string {
 	c := simulator.Default().Cluster
-	userData := fmt.Sprintf(`MIME-Version: 1.0
+	return fmt.Sprintf(`MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="//"
 
 --//
@@ -32,16 +30,24 @@ spec:
     cidr: 10.100.0.0/16
   kubelet:
     flags: ["--node-labels=from=user-data"]
-    config: {maxPods: 17, registryPullQPS: 7}
+%s
+--//--
+`, c.Endpoint, c.CertificateAuthority, more)
+}
+
+// TestInitFromUserData is a node as Karpenter and managed node groups make
+// them: user data is MIME with a NodeConfig and a script, and the unit that
+// ships runs `nodeadm init`. A drop-in document of the image has the last word.
+func TestInitFromUserData(t *testing.T) {
+	Require(t)
+	userData := nodeConfigUserData(`    config: {maxPods: 17, registryPullQPS: 7}
 
 --//
 Content-Type: text/x-shellscript; charset="us-ascii"
 
 #!/bin/bash
 touch /var/lib/user-script-ran
-
---//--
-`, c.Endpoint, c.CertificateAuthority)
+`)
 	files := image(t, "1.34.4")
 	root, err := moduleRoot()
 	if err != nil {
