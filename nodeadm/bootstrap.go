@@ -211,7 +211,9 @@ type bootstrap struct {
 	record  apply.Record
 	manager *systemd.Manager
 	preview bool
-	result  Result
+	// recovered: a run that was cut short was undone before this one began.
+	recovered bool
+	result    Result
 }
 
 func newRun(o Options) *bootstrap {
@@ -252,6 +254,11 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 	if b.record, warning, err = apply.ReadRecord(b.root); err != nil {
 		return err
 	}
+	if warning == "" && len(b.record.Files) == 0 {
+		if all, err := apply.Generations(b.root); err == nil && len(all) > 0 && all[len(all)-1].Outcome != apply.Applying && !strings.HasPrefix(all[len(all)-1].Command, "rollback to 0") {
+			warning = layout.AppliedFile + " is missing: every file on the node is taken for somebody else's"
+		}
+	}
 	if warning != "" {
 		b.log.Warn(warning)
 	}
@@ -267,7 +274,7 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 			Simulated:            b.options.Simulated,
 			Own:                  b.record.Own(),
 			Before:               b.record.Documents,
-			Secret:               b.record.Secret(),
+			RanBefore:            len(b.record.Files) > 0,
 			CredentialPlugin:     b.options.CredentialPlugin,
 			Self:                 b.self(),
 			Partial:              !b.starts(),

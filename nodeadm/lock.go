@@ -29,6 +29,7 @@ func (b *bootstrap) locked(ctx context.Context, do func() error) error {
 	for _, m := range messages {
 		b.log.Warn(m)
 	}
+	b.recovered = len(messages) > 0
 	if err != nil {
 		return err
 	}

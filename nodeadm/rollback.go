@@ -29,6 +29,9 @@ func Rollback(ctx context.Context, to int, o Options) (Result, error) {
 	b := newRun(o)
 	started := time.Now()
 	err := b.locked(ctx, func() error {
+		if to == Previous && b.recovered {
+			return nil // that was the last change
+		}
 		if to == Previous {
 			all, err := apply.Generations(b.root)
 			if err != nil {
@@ -56,7 +59,7 @@ func Reset(ctx context.Context, o Options) (Result, error) {
 	defer cancel()
 	b := newRun(o)
 	err := b.locked(ctx, func() error {
-		w := wayBack{bootstrap: b, to: 0, command: "reset"}
+		w := wayBack{bootstrap: b, to: 0, command: "reset", forgets: true}
 		return b.run(ctx, append(w.phases(), phase{"forget", true, w.forget}))
 	})
 	return b.result, err
@@ -84,6 +87,7 @@ type wayBack struct {
 	*bootstrap
 	to      int
 	command string // for the generation that it makes itself
+	forgets bool   // that generation goes with all others
 
 	changes []apply.Change
 	edited  []string
@@ -112,6 +116,18 @@ func (w *wayBack) phases() []phase {
 func (w *wayBack) compare(ctx context.Context) (err error) {
 	if w.changes, w.edited, w.undone, err = apply.Back(w.root, w.to); err != nil {
 		return err
+	}
+	if w.to == 0 && len(w.undone) == 0 {
+		record, _, err := apply.ReadRecord(w.root)
+		if err != nil {
+			return err
+		}
+		for path, own := range record.Own() {
+			if own {
+				return fault.New(fault.Disk, "remove by hand what nodeadm wrote (the files in "+layout.AppliedFile+"), then that file",
+					"%s is gone, and with it what stood there before: %s and others cannot be brought back", layout.Generations, path)
+			}
+		}
 	}
 	w.result.Changes = nil
 	for _, c := range w.changes {
@@ -197,7 +213,11 @@ func (w *wayBack) apply(context.Context) error {
 			return err
 		}
 		for _, path := range w.edited {
-			if path != layout.AppliedFile {
+			switch {
+			case path == layout.AppliedFile:
+			case w.forgets:
+				w.log.Warnf("%s had been changed by hand; that version is gone", path)
+			default:
 				w.log.Warnf("%s had been changed by hand; that version is kept in %s", path, (apply.Generation{Number: w.result.Generation}).Kept("before", path))
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -189,5 +190,80 @@ func TestSecretsStaySecret(t *testing.T) {
 		if at := strings.Index(said, secret); at >= 0 {
 			t.Errorf("a password is shown: …%s…", said[max(0, at-80):min(len(said), at+40)])
 		}
+	}
+}
+
+// What somebody keeps from everybody stays so: the file, what is remembered of
+// it, and what is shown.
+func TestPrivateFilesStayPrivate(t *testing.T) {
+	endpoint, root := serveWorld(t, nil), t.TempDir()
+	path := root + "/etc/containerd/config.toml"
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry.configs.x.auth]\npassword = \"hunter2\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := bootstrapArgs("nodeadm", endpoint, root, "c")
+	if out, _, _ := program(t, append(args, "--dry-run")...); strings.Contains(out, "hunter2") {
+		t.Errorf("the password is shown:\n%s", out)
+	}
+	if _, errs, code := program(t, args...); code != 0 {
+		t.Fatal(errs)
+	}
+	for _, name := range []string{path, root + "/var/lib/nodeadm/applied.json"} {
+		data, err := os.ReadFile(name)
+		info, statErr := os.Stat(name)
+		if err != nil || statErr != nil || !strings.Contains(string(data), "hunter2") || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v, %v", name, info.Mode(), err, statErr)
+		}
+	}
+	if _, errs, code := program(t, args...); code != 0 || !strings.Contains(errs, "nothing changed") {
+		t.Errorf("a second run: exit %d: %s", code, errs)
+	}
+}
+
+// Undoing a run that was cut short is the rollback that was asked for.
+func TestRollbackOfARunThatWasCutShort(t *testing.T) {
+	endpoint, root := serveWorld(t, nil), t.TempDir()
+	for _, more := range []string{"--node-labels=a=b", "--node-labels=a=c"} {
+		if _, errs, code := program(t, bootstrapArgs("nodeadm", endpoint, root, "c", "--kubelet-extra-args", more)...); code != 0 {
+			t.Fatal(errs)
+		}
+	}
+	edit(t, root+"/var/lib/nodeadm/generations/2/manifest.json", `"outcome": "applied"`, `"outcome": "applying"`)
+	if _, errs, code := program(t, "nodeadm", "rollback", "--root", root); code != 0 || !strings.Contains(errs, "was undone") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	edit(t, root+"/etc/systemd/system/kubelet.service.d/30-kubelet-extra-args.conf", "a=b", "a=b")
+}
+
+func TestNoWayBack(t *testing.T) {
+	endpoint, root := serveWorld(t, nil), t.TempDir()
+	if _, errs, code := program(t, bootstrapArgs("nodeadm", endpoint, root, "c")...); code != 0 {
+		t.Fatal(errs)
+	}
+	if err := os.RemoveAll(root + "/var/lib/nodeadm/generations"); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := program(t, "nodeadm", "reset", "--root", root); code != 4 || !strings.Contains(errs, "cannot be brought back") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	// A pipe in place of a file keeps nobody waiting.
+	if err := os.Remove(root + kubeletConfig); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(root+kubeletConfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := program(t, "nodeadm", "status", "--root", root); code != 1 || !strings.Contains(out, "not a regular file") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+}
+
+func TestHide(t *testing.T) {
+	got := string(hide([]byte("[Service]\nEnvironment='A=S1'\nEnvironment=\"B=S2\" \"C=S3\"\n# D=S4\nEnvironment=E=x \\\n  F=S5\nExecStartPre=/bin/login --password S6\n")))
+	if want := "[Service]\nEnvironment='A=…\nEnvironment='B=…\n…\nEnvironment='E=…\n…\nExecStartPre=…\n"; got != want {
+		t.Errorf("%s", got)
 	}
 }

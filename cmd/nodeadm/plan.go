@@ -181,16 +181,35 @@ func fileDiff(path string, old, new []byte, secret bool) string {
 	return text
 }
 
-var values = regexp.MustCompile(`(?m)^([^=\n]*=\s*'?[A-Za-z0-9_]*)=.*$`)
+var assigned = regexp.MustCompile(`^\s*(Environment|DefaultEnvironment)\s*=\s*['"]?([A-Za-z_][A-Za-z0-9_]*)=`)
 
-// hide takes values out of a file of assignments, such as the environment of a
-// service, and leaves the names.
+// hide leaves of a unit file that is not for everybody its sections, directives
+// and the first variable of a line: whatever else stands there may be secret.
 func hide(data []byte) []byte {
-	if len(data) == 0 {
-		return data
+	var out bytes.Buffer
+	continued := false
+	for line := range bytes.Lines(data) {
+		text := bytes.TrimSpace(line)
+		key, _, found := bytes.Cut(text, []byte("="))
+		m := assigned.FindSubmatch(line)
+		switch {
+		case continued:
+			out.WriteString("…\n")
+		case m != nil:
+			fmt.Fprintf(&out, "%s='%s=…\n", m[1], m[2])
+		case len(text) == 0 || text[0] == '[':
+			fmt.Fprintf(&out, "%s\n", text)
+		case found && directive.Match(key):
+			fmt.Fprintf(&out, "%s=…\n", key)
+		default:
+			out.WriteString("…\n")
+		}
+		continued = bytes.HasSuffix(text, []byte(`\`))
 	}
-	return values.ReplaceAll(data, []byte("$1=…"))
+	return out.Bytes()
 }
+
+var directive = regexp.MustCompile(`^[A-Z][A-Za-z]*$`)
 
 func printFiles(w io.Writer, files []previewedFile) {
 	for _, f := range files {

@@ -91,6 +91,12 @@ func (r Root) ReadFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Reading a pipe or a device may never end.
+	if info, err := os.Stat(p); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
 	return os.ReadFile(p)
 }
 

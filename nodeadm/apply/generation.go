@@ -147,7 +147,7 @@ func Generations(root rootfs.Root) ([]Generation, error) {
 	var all []Generation
 	for _, e := range entries {
 		number, err := strconv.Atoi(e.Name())
-		if err != nil || !e.IsDir() {
+		if err != nil || number < 1 || !e.IsDir() {
 			continue
 		}
 		g, err := readManifest(root, number)

@@ -45,7 +45,8 @@ func (r Record) Own() map[string]bool {
 func (r Record) Secret() map[string]bool {
 	secret := map[string]bool{}
 	for path, w := range r.Files {
-		secret[path] = w.Mode == octal(0o600)
+		mode := (&Version{Mode: w.Mode}).mode()
+		secret[path] = mode&0o004 == 0
 	}
 	return secret
 }

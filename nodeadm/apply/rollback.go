@@ -63,7 +63,7 @@ func Back(root rootfs.Root, to int) (changes []Change, edited []string, undone [
 		if f.Before.matches(now) {
 			continue
 		}
-		if !last[path].matches(now) {
+		if now.data != nil && !last[path].matches(now) {
 			edited = append(edited, path)
 		}
 		c := Change{Path: path, Action: Remove, Old: now.data, OldMode: now.mode, OldOwner: now.owner, Origin: f.Origin}

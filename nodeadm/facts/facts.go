@@ -4,6 +4,7 @@
 package facts
 
 import (
+	"io/fs"
 	"net/netip"
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
@@ -110,10 +111,11 @@ type Host struct {
 	// Live are files that others may change, as they stand: those of which
 	// nodeadm keeps who set which field, and those that images bring.
 	Live map[string][]byte
-	// Before is what the last run remembers of them, and Secret which of them
-	// may hold passwords.
-	Before map[string]*ownership.State
-	Secret map[string]bool
+	// Before is what the last run remembers of them, and Private the permissions
+	// of those that are not for everybody. RanBefore: there was a run.
+	Before    map[string]*ownership.State
+	Private   map[string]fs.FileMode
+	RanBefore bool
 
 	ContainerdTemplate *Document // an administrator's containerd configuration
 	HostsFile          []byte    // nil where absent

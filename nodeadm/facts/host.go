@@ -63,11 +63,11 @@ type HostRequest struct {
 	// Simulated: nothing of the image is there, and it is taken to hold the
 	// programs that a node needs.
 	Simulated bool
-	// Own are the files that nodeadm wrote. Before is what it remembers of those
-	// that others may change too, and Secret which of them may hold passwords.
-	Own    map[string]bool
-	Before map[string]*ownership.State
-	Secret map[string]bool
+	// Own are the files that nodeadm wrote; Before is what it remembers of those
+	// that others may change too. RanBefore: there was a run.
+	Own       map[string]bool
+	Before    map[string]*ownership.State
+	RanBefore bool
 	// Partial: nothing is going to be started, so an image without kubelet or
 	// containerd is only warned about, as long as kubelet's version is known.
 	Partial bool
@@ -110,12 +110,22 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 	if h.HostsFile, err = readIfPresent(r.Root, layout.HostsFile); err != nil {
 		return h, nil, err
 	}
-	h.Live, h.Before, h.Secret = map[string][]byte{}, r.Before, r.Secret
-	for _, path := range append(slices.Sorted(maps.Keys(r.Before)), layout.KubeletConfig, layout.ContainerdConfig) {
-		if data, err := readIfPresent(r.Root, path); err != nil {
+	h.Live, h.Before, h.Private, h.RanBefore = map[string][]byte{}, r.Before, map[string]fs.FileMode{}, r.RanBefore
+	for _, path := range append(slices.Sorted(maps.Keys(r.Before)), layout.KubeletConfig, layout.ContainerdConfig, layout.KubeletArgs, layout.KubeletExtraArgs) {
+		data, err := readIfPresent(r.Root, path)
+		if err != nil {
 			return h, nil, err
-		} else if data != nil {
-			h.Live[path] = data
+		}
+		if data == nil {
+			continue
+		}
+		h.Live[path] = data
+		host, err := r.Root.Resolve(path, true)
+		if err != nil {
+			return h, nil, err
+		}
+		if info, err := os.Stat(host); err == nil && info.Mode().Perm()&0o004 == 0 {
+			h.Private[path] = info.Mode().Perm()
 		}
 	}
 	h.ContainerdTemplate, err = findContainerdTemplate(r)

@@ -188,13 +188,13 @@ func TestPrograms(t *testing.T) {
 func TestDocuments(t *testing.T) {
 	before := map[string]*ownership.State{layout.KubeletConfig: {}, layout.KubeletArgs: {}, layout.KubeletExtraArgs: {}}
 	r := HostRequest{KubeletVersion: "1.30.0", ContainerdVersion: "1.7.0", Simulated: true,
-		Own: map[string]bool{layout.BPFMountUnit: true, layout.SysctlConfig: false}, Before: before, Secret: map[string]bool{layout.KubeletArgs: true},
+		Own: map[string]bool{layout.BPFMountUnit: true, layout.SysctlConfig: false}, Before: before, RanBefore: true,
 		Root: image(t, map[string]string{layout.KubeletConfig: "now", layout.KubeletArgs: "args", layout.ContainerdConfig: "toml", layout.HostsFile: "hosts", containerdTemplate: "template"})}
 	h, _, err := host(t, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(h.HostsFile) != "hosts" || !h.OwnBPFMount || h.OwnSysctls || h.Before[layout.KubeletArgs] != before[layout.KubeletArgs] || !h.Secret[layout.KubeletArgs] {
+	if string(h.HostsFile) != "hosts" || !h.OwnBPFMount || h.OwnSysctls || h.Before[layout.KubeletArgs] != before[layout.KubeletArgs] || len(h.Private) > 0 || !h.RanBefore {
 		t.Errorf("got %+v", h)
 	}
 	if diff := cmp.Diff(map[string][]byte{layout.KubeletConfig: []byte("now"), layout.KubeletArgs: []byte("args"), layout.ContainerdConfig: []byte("toml")}, h.Live); diff != "" {
@@ -203,7 +203,7 @@ func TestDocuments(t *testing.T) {
 	if diff := cmp.Diff(&Document{containerdTemplate, []byte("template")}, h.ContainerdTemplate); diff != "" {
 		t.Errorf("template (-want +got):\n%s", diff)
 	}
-	r.Root, r.Own, r.Before, r.Secret = image(t, nil), nil, nil, nil
+	r.Root, r.Own, r.Before = image(t, nil), nil, nil
 	h, _, err = host(t, r)
 	if err != nil || len(h.Live) > 0 || h.HostsFile != nil || h.ContainerdTemplate != nil || h.OwnBPFMount || h.KubeletUnit != nil {
 		t.Errorf("of nothing: %+v, %v", h, err)

@@ -116,7 +116,7 @@ type wish struct {
 // want plans a file: what is wanted, merged with what others have set.
 func (b *builder) want(w wish) (document map[string]any, err error) {
 	w.manager = cmp.Or(w.manager, Agent)
-	file := File{Path: w.path, Mode: w.mode, Data: []byte(w.text), Origin: w.manager, Secret: w.mode&0o044 == 0}
+	file := b.private(File{Path: w.path, Mode: w.mode, Data: []byte(w.text), Origin: w.manager, Secret: w.mode&0o004 == 0})
 	defer func() {
 		if err == nil {
 			b.plan.Files = append(b.plan.Files, file)
@@ -152,12 +152,26 @@ func (b *builder) want(w wish) (document map[string]any, err error) {
 	return merged, err
 }
 
+// private keeps a file from everybody that somebody has kept from everybody: it
+// may hold a password of theirs.
+func (b *builder) private(f File) File {
+	if mode, is := b.facts.Host.Private[f.Path]; is && mode&^f.Mode == 0 {
+		f.Mode, f.Secret = mode, true
+	}
+	return f
+}
+
 // merge works out the fields of a file and notes conflicts. It returns nil for
 // a file that somebody has changed so that it cannot be read any more: what
 // becomes of that is settled in here.
 func (b *builder) merge(file *File, kind codec, intents []ownership.Intent, keepsImage bool) (map[string]any, error) {
 	before, live := b.facts.Host.Before[file.Path], b.facts.Host.Live[file.Path]
-	if before == nil && !keepsImage {
+	switch {
+	case before != nil || keepsImage:
+	case b.facts.Host.RanBefore && live != nil:
+		// It was not there, or nobody's business, when nodeadm last ran.
+		before = &ownership.State{}
+	default:
 		live = nil
 	}
 	fields, err := kind.decode(live)
@@ -202,10 +216,7 @@ func (b *builder) unwanted() error {
 			continue
 		}
 		live := b.facts.Host.Live[name]
-		file := File{Path: name, Mode: 0o644}
-		if b.facts.Host.Secret[name] {
-			file.Mode, file.Secret = 0o600, true
-		}
+		file := b.private(File{Path: name, Mode: 0o644})
 		if live == nil {
 			continue
 		}

@@ -199,3 +199,33 @@ func TestConflictOverASecret(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 }
+
+// A drop-in that a hand has written since the last run is a hand's, and memory
+// is reserved for the number of pods that it says.
+func TestHandsOwnDropIn(t *testing.T) {
+	c, f := node(t, 34)
+	first, err := Build(c, f, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f = afterwards(f, first)
+	f.Host.Live[layout.KubeletExtraArgs] = []byte("[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=7 --max-pods=12\"\n")
+	c, _ = node(t, 34, "--kubelet-extra-args", "--node-labels=a=b --max-pods=20")
+	second, err := Build(c, f, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := file(t, second, layout.KubeletExtraArgs)
+	for _, word := range []string{"--v=7", "--max-pods=12", "--node-labels=a=b"} {
+		if !strings.Contains(text, word) {
+			t.Errorf("no %s in\n%s", word, text)
+		}
+	}
+	if len(second.Conflicts) != 1 || second.MaxPods.Effective != 12 || !strings.Contains(file(t, second, layout.KubeletConfig), `"memory": "387Mi"`) {
+		t.Errorf("max pods %d, conflicts %v\n%s", second.MaxPods.Effective, second.Conflicts, file(t, second, layout.KubeletConfig))
+	}
+	forced, err := Build(c, f, Options{ForceConflicts: true})
+	if err != nil || forced.MaxPods.Effective != 20 {
+		t.Errorf("forced: %v, max pods %d", err, forced.MaxPods.Effective)
+	}
+}

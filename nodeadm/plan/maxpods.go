@@ -9,8 +9,10 @@ import (
 	"github.com/eks-bootstrap/nodeadm/data/instancetypes"
 	"github.com/eks-bootstrap/nodeadm/internal/cel"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/internal/ownership"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
 // kubeletDefaultMaxPods is what kubelet takes when nobody says anything.
@@ -156,6 +158,9 @@ func (b *builder) maxPods() (MaxPods, error) {
 		}
 		m.Effective, m.Source = n, "kubelet's flag --max-pods"
 	}
+	if n, changed := b.handsMaxPods(); changed {
+		m.Effective, m.Source = n, "kubelet's flag --max-pods, changed by hand"
+	}
 	return m, nil
 }
 
@@ -196,4 +201,28 @@ func smallestOfSize(name string) (smallest instancetypes.Type, found bool) {
 		}
 	}
 	return smallest, found
+}
+
+// handsMaxPods is the flag as a hand has put it into the drop-in since the last
+// run, where it stays.
+func (b *builder) handsMaxPods() (int, bool) {
+	if b.force {
+		return 0, false
+	}
+	now, err := decodeUnit(b.facts.Host.Live[layout.KubeletExtraArgs])
+	if err != nil || !b.facts.Host.RanBefore {
+		return 0, false
+	}
+	keys := []string{"Service", "Environment", "KUBELET_EXTRA_ARGS", "--max-pods"}
+	if !has(now, keys) {
+		return 0, false
+	}
+	value := fmt.Sprint(at(now, keys))
+	if before := b.facts.Host.Before[layout.KubeletExtraArgs]; before != nil {
+		if owner, err := before.Owners(); err == nil && has(before.Document, keys) && fmt.Sprint(at(before.Document, keys)) == value && owner(keys...) != ownership.Hand {
+			return 0, false
+		}
+	}
+	n, err := strconv.Atoi(value)
+	return n, err == nil && n >= 0
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"slices"
@@ -55,10 +56,12 @@ func file(t *testing.T, p Plan, path string) string {
 
 // afterwards are the facts once a plan has been carried out.
 func afterwards(f facts.Facts, p Plan) facts.Facts {
-	f.Host.Live, f.Host.Before, f.Host.Secret = map[string][]byte{}, map[string]*ownership.State{}, map[string]bool{}
+	f.Host.Live, f.Host.Before, f.Host.Private, f.Host.RanBefore = map[string][]byte{}, map[string]*ownership.State{}, map[string]fs.FileMode{}, true
 	for _, file := range p.Files {
 		f.Host.Live[file.Path] = file.Data
-		f.Host.Secret[file.Path] = file.Secret
+		if file.Secret {
+			f.Host.Private[file.Path] = file.Mode
+		}
 		if file.State != nil {
 			f.Host.Before[file.Path] = file.State
 		}
