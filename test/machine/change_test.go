@@ -468,7 +468,7 @@ func TestGenerations(t *testing.T) {
 	ctx := within(t, 120*time.Second)
 	m.WaitBooted(ctx)
 	// A mode that nodeadm does not leave: it has to come back.
-	m.MustRun(ctx, "chmod", "0600", containerdConfig)
+	m.MustRun(ctx, "chmod", "0664", containerdConfig)
 	pristine := tree(t, m)
 	// The policy that does not follow max pods: otherwise a hand that changes
 	// these would change the memory that is reserved too, and so restart kubelet.
@@ -501,7 +501,7 @@ func TestGenerations(t *testing.T) {
 	t.Run("a dry run on a fresh machine", func(t *testing.T) {
 		out := m.Run(ctx, bootstrap("--dry-run")...)
 		for _, want := range []string{
-			"update " + containerdConfig + " (mode 0600 → 0644, owner 0:0)\n--- " + containerdConfig + "\n",
+			"update " + containerdConfig + " (mode 0664 → 0644, owner 0:0)\n--- " + containerdConfig + "\n",
 			"create " + kubeletConfig + " (mode 0644, owner 0:0)\n--- /dev/null\n",
 			"\nstart kubelet.service: its configuration changed: " + kubeletConfig,
 		} {
