@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -131,6 +132,8 @@ func serveCommand() *cli.Command {
 			"describes in YAML or JSON (default: the m5.large of the documentation). Ends on SIGTERM.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:0", Usage: "`ADDR` to listen on, HOST:PORT"},
+			&cli.StringFlag{Name: "tls-cert", Usage: "speak TLS with the certificate in `FILE`, PEM"},
+			&cli.StringFlag{Name: "tls-key", Usage: "`FILE` with its private key, PEM"},
 		}, logFlags()...),
 		Action: serve,
 	}
@@ -151,7 +154,15 @@ func serve(c *cli.Context) error {
 	default:
 		return fault.New(fault.Usage, "nodeadm simulate serve --listen ADDR FILE", "one file is expected, and there are %d words", c.NArg())
 	}
-	endpoint, stop, err := simulator.New(world, simulator.WithLog(log.Debugf)).Start(c.String("listen"))
+	options := []simulator.Option{simulator.WithLog(log.Debugf)}
+	if cert, key := c.String("tls-cert"), c.String("tls-key"); cert != "" || key != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return fault.New(fault.Usage, "give both, --tls-cert FILE and --tls-key FILE, in PEM", "--tls-cert, --tls-key: %w", err)
+		}
+		options = append(options, simulator.WithTLS(pair))
+	}
+	endpoint, stop, err := simulator.New(world, options...).Start(c.String("listen"))
 	if err != nil {
 		return fault.New(fault.Usage, "choose another address", "--listen: %w", err)
 	}

@@ -3,6 +3,7 @@ package simulator
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -51,6 +52,12 @@ func WithClock(now func() time.Time) Option {
 	return func(s *Server) { s.now = now }
 }
 
+// WithTLS makes a started server speak TLS with a certificate: some clients
+// take no other, such as the EKS side of tokens.
+func WithTLS(certificate tls.Certificate) Option {
+	return func(s *Server) { s.tls = &tls.Config{Certificates: []tls.Certificate{certificate}} }
+}
+
 // Server answers for one World. It is an http.Handler and may be used as such,
 // or listen by itself. It is safe for concurrent use.
 type Server struct {
@@ -60,6 +67,7 @@ type Server struct {
 	key   [32]byte // what this server's IMDS tokens are signed with
 	now   func() time.Time
 	logf  func(format string, args ...any)
+	tls   *tls.Config // nil: plain HTTP
 
 	mu          sync.Mutex
 	started     time.Time
@@ -107,6 +115,10 @@ func (s *Server) Start(addr string) (base string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
+	scheme, reached := "http://", reachable(ln.Addr())
+	if s.tls != nil {
+		scheme, ln = "https://", tls.NewListener(ln, s.tls)
+	}
 	s.mu.Lock()
 	s.started = s.now()
 	s.mu.Unlock()
@@ -149,7 +161,7 @@ func (s *Server) Start(addr string) (base string, stop func(), err error) {
 		<-done
 		gate.Lock()
 	})
-	return "http://" + reachable(ln.Addr()), stop, nil
+	return scheme + reached, stop, nil
 }
 
 // reachable turns the address of every interface into one that can be dialled.

@@ -3,6 +3,7 @@ package simulator
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -72,5 +73,24 @@ func TestLogTellsNoSecrets(t *testing.T) {
 	}
 	if strings.Count(log.String(), "\n") != 3 || !strings.Contains(log.String(), `PUT "/latest/api/token" 200 OK in `) {
 		t.Errorf("log:\n%s", log.String())
+	}
+}
+
+func TestTLS(t *testing.T) {
+	certified := httptest.NewUnstartedServer(nil)
+	certified.StartTLS()
+	defer certified.Close()
+	base, stop, err := New(Default(), WithTLS(certified.TLS.Certificates[0])).Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	resp, err := certified.Client().Get(base + "/latest/meta-data/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if !strings.HasPrefix(base, "https://") || resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("%s: %s", base, resp.Status)
 	}
 }
