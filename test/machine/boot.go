@@ -20,9 +20,28 @@ type Options struct {
 	// cloud-init is switched off, as it would wait for one.
 	Simulator *Simulator
 
+	// Controllers gives the machine the resource controllers, of the kind that
+	// the computer has, and the privileges that kubelet needs beside them.
+	Controllers bool
+
 	// Hostname is the name the machine starts with; empty means a unique one.
 	Hostname string
 }
+
+// controllersService makes the controllers writable for the machine: nspawn
+// mounts those of cgroup v1 so that they can only be read.
+const (
+	controllersUnit    = "writable-controllers.service"
+	controllersService = `[Unit]
+DefaultDependencies=no
+Before=sysinit.target
+
+[Service]
+Type=oneshot
+ExecStart=sh -euc 'mount -o remount,bind,rw /sys/fs/cgroup; for c in /sys/fs/cgroup/*; do if mountpoint -q $$c; then mount -o remount,bind,rw $$c; fi; done'
+RemainAfterExit=yes
+`
+)
 
 // Machine is a booted Linux. Its methods may be used from several goroutines;
 // those that can fail without the caller's having asked fail the test.
@@ -30,6 +49,8 @@ type Machine struct {
 	t    testing.TB
 	name string
 	disk *disk
+
+	controllers bool
 
 	console lockedBuffer
 
@@ -48,16 +69,20 @@ func Boot(t testing.TB, o Options) *Machine {
 	t.Helper()
 	Require(t)
 	name := fmt.Sprintf("nodeadm-test-%d-%d", os.Getpid(), serial.Add(1))
-	d, err := newDisk()
+	d, err := newDisk(o.Controllers)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	m := &Machine{t: t, name: name, disk: d}
+	m := &Machine{t: t, name: name, disk: d, controllers: o.Controllers}
 	t.Cleanup(m.destroy)
 
 	files := map[string]File{"/etc/hostname": {Content: o.Hostname + "\n"}}
 	if o.Hostname == "" {
 		files["/etc/hostname"] = File{Content: name + "\n"}
+	}
+	if o.Controllers {
+		files["/etc/systemd/system/"+controllersUnit] = File{Content: controllersService}
+		files["/etc/systemd/system/sysinit.target.wants/"+controllersUnit] = File{Link: "../" + controllersUnit}
 	}
 	if o.Simulator == nil {
 		files["/etc/cloud/cloud-init.disabled"] = File{}

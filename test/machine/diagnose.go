@@ -48,8 +48,8 @@ func (m *Machine) report() {
 func clip(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {
-		if len(line) > 240 {
-			lines[i] = line[:240] + "…"
+		if len(line) > 640 {
+			lines[i] = line[:640] + "…"
 		}
 	}
 	return strings.Join(lines, "\n")

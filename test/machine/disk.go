@@ -3,6 +3,7 @@ package machine
 import (
 	"bufio"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -27,7 +28,7 @@ type disk struct {
 	done   <-chan error
 }
 
-func newDisk() (*disk, error) {
+func newDisk(controllers bool) (*disk, error) {
 	lower, err := rootfs()
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func newDisk() (*disk, error) {
 		return nil, err
 	}
 	cmd := exec.Command("unshare", "--mount", "--propagation", "private",
-		"sh", "-eu", "-c", diskScript, "disk.sh", lower, dir)
+		"sh", "-eu", "-c", diskScript, "disk.sh", lower, dir, flag(controllers))
 	var stderr lockedBuffer
 	cmd.Stderr = &stderr
 	stdin, err := cmd.StdinPipe()
@@ -70,6 +71,14 @@ func newDisk() (*disk, error) {
 	return d, nil
 }
 
+// flag is a boolean for a shell script.
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}
+
 // root is the disk as the host sees it, whether the machine runs or not.
 func (d *disk) root() string { return d.host(d.dir + "/root") }
 
@@ -84,7 +93,21 @@ func (d *disk) enter() []string {
 // removeCgroup removes a control group and those below it. The kernel lets go
 // of one some milliseconds after its last process has died.
 func (d *disk) removeCgroup(name string) error {
-	top := d.host("/sys/fs/cgroup/" + name)
+	groups, err := filepath.Glob(d.host("/sys/fs/cgroup/*/" + name)) // cgroup v1
+	if err != nil {
+		return err
+	}
+	if unified := d.host("/sys/fs/cgroup/" + name); exists(unified) {
+		groups = append(groups, unified)
+	}
+	var errs []error
+	for _, group := range groups {
+		errs = append(errs, removeGroup(group))
+	}
+	return errors.Join(errs...)
+}
+
+func removeGroup(top string) error {
 	deadline := time.Now().Add(2 * time.Second)
 	for {
 		var dirs []string

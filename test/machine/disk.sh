@@ -1,21 +1,29 @@
 # Assembles a machine's disk and keeps it for as long as standard input stays
 # open, which is for as long as the test process lives. Run as
-# "sh -eu disk.sh LOWER DIR" in a mount namespace of its own.
+# "sh -eu disk.sh LOWER DIR CONTROLLERS" in a mount namespace of its own;
+# CONTROLLERS is 1 for a machine that needs the resource controllers.
 lower=$1
 dir=$2
+controllers=$3
 
 # One unified hierarchy, on hosts with cgroup v1, v2 or both: nspawn looks here
-# to see which kind to give the machine.
-umount -R /sys/fs/cgroup 2>/dev/null || true
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
-# Where v2 has the controllers, machines may use them. Where v1 has them, or
-# somebody above forbids it, systemd does well without.
-for controller in cpuset cpu io memory pids; do
-	(echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control) 2>/dev/null || true
-done
+# to see which kind to give the machine. Only where a machine needs the
+# controllers, and the host has them on v1, does it get the host's own kind.
+unified() {
+	umount -R /sys/fs/cgroup 2>/dev/null || true
+	mount -t cgroup2 cgroup2 /sys/fs/cgroup
+	# Where v2 has the controllers, machines may use them. Where v1 has them, or
+	# somebody above forbids it, systemd does well without.
+	for controller in cpuset cpu io memory pids; do
+		(echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control) 2>/dev/null || true
+	done
+}
+if [ "$controllers" = 0 ] || [ ! -d /sys/fs/cgroup/memory ]; then
+	unified
+fi
 # A test that was killed could not remove its machines' control groups.
-for stale in /sys/fs/cgroup/nodeadm-test-*; do
-	pid=${stale#*nodeadm-test-}
+for stale in /sys/fs/cgroup/nodeadm-test-* /sys/fs/cgroup/*/nodeadm-test-*; do
+	pid=${stale##*nodeadm-test-}
 	if [ -d "$stale" ] && [ ! -d "/proc/${pid%%-*}" ]; then
 		find "$stale" -depth -type d -exec rmdir {} + 2>/dev/null || true
 	fi

@@ -45,7 +45,7 @@ func (m *Machine) PowerOn() {
 
 func (m *Machine) start(cgroup string) (*power, error) {
 	argv := append(m.disk.enter(), "unshare", "--pid", "--fork", "--kill-child=KILL", "--mount-proc",
-		"sh", "-eu", "-c", powerOnScript, "poweron.sh", m.disk.dir, cgroup, m.name)
+		"sh", "-eu", "-c", powerOnScript, "poweron.sh", m.disk.dir, cgroup, m.name, flag(m.controllers))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = &m.console, &m.console
 	p := &power{on: time.Now(), cgroup: cgroup}

@@ -1,5 +1,5 @@
 # The recipe of the machine's disk: a small Debian 12 with systemd, D-Bus,
-# containerd and cloud-init. Run as "sh -eu rootfs.sh DIR ARCH" in mount and
+# containerd, cloud-init and etcd. Run as "sh -eu rootfs.sh DIR ARCH" in mount and
 # PID namespaces of its own; progress goes to file descriptor 3. The text of
 # this file names the cache: every change here makes a new disk.
 dir=$1
@@ -13,8 +13,8 @@ debootstrap --arch="$arch" --variant=minbase \
 
 # In a second step: debootstrap configures python3-cryptography before what it
 # depends on, and gives up.
-echo "apt-get: cloud-init" >&3
-chroot "$dir" apt-get install --yes --no-install-recommends cloud-init
+echo "apt-get: cloud-init, and what a cluster needs" >&3
+chroot "$dir" apt-get install --yes --no-install-recommends cloud-init containernetworking-plugins etcd-server iptables
 
 echo "configuring" >&3
 # The simulated metadata service is the only source there is. cloud-init's own
@@ -38,6 +38,9 @@ printf '127.0.0.1 localhost\n::1 localhost\n' >"$dir/etc/hosts"
 
 # A journal that outlives the boot, so that a test can read it after power-off.
 mkdir -p "$dir/var/log/journal" "$dir/var/lib/containerd"
+
+# Only the machine that is a control plane has etcd run.
+chroot "$dir" systemctl disable etcd.service
 
 # Timers that reach for Debian's mirrors, and a login prompt nobody sees.
 for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer \

@@ -1,12 +1,15 @@
 package machine
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // tether starts cmd so that the kernel kills it when this process ends, in
@@ -46,6 +49,36 @@ func lockFile(f *os.File) error {
 			return err
 		}
 	}
+}
+
+// inNetworkOf calls f on a thread that is in the network namespace of a process.
+// A thread that cannot be brought back ends with its goroutine.
+func inNetworkOf(pid int, f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		result <- func() error {
+			runtime.LockOSThread()
+			own, err := os.Open("/proc/thread-self/ns/net")
+			if err != nil {
+				return err
+			}
+			defer own.Close()
+			there, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+			if err != nil {
+				return err
+			}
+			defer there.Close()
+			if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			err = f()
+			if unix.Setns(int(own.Fd()), unix.CLONE_NEWNET) == nil {
+				runtime.UnlockOSThread()
+			}
+			return err
+		}()
+	}()
+	return <-result
 }
 
 // signalled returns the signal that ended a process.

@@ -21,6 +21,7 @@ const (
 
 func tether(*exec.Cmd) (<-chan error, error)         { return nil, errNotLinux }
 func killTogether(*exec.Cmd)                         {}
+func inNetworkOf(int, func() error) error            { return errNotLinux }
 func lockFile(*os.File) error                        { return errNotLinux }
 func signalled(*os.ProcessState) (int, bool)         { return 0, false }
 func openIn(*os.File, string, int) (*os.File, error) { return nil, errNotLinux }

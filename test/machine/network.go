@@ -1,0 +1,37 @@
+package machine
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"strconv"
+)
+
+// Connect lays a cable between two machines: a pair of network interfaces, one
+// in each, with the names given. Neither has an address yet. The cable is gone
+// when one of the machines is powered off.
+func Connect(a *Machine, nameA string, b *Machine, nameB string) {
+	a.t.Helper()
+	out, err := exec.Command("ip", "link", "add", nameA, "netns", strconv.Itoa(a.Leader()),
+		"type", "veth", "peer", "name", nameB, "netns", strconv.Itoa(b.Leader())).CombinedOutput()
+	if err != nil {
+		a.t.Fatalf("connecting %s and %s: %v: %s", a.name, b.name, err, out)
+	}
+}
+
+// Dial connects to an address as it is seen from the machine. Names are not
+// resolved.
+func (m *Machine) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	p := m.running()
+	if p == nil {
+		return nil, net.ErrClosed
+	}
+	inside := inNetworkOf(p.leader, func() error {
+		conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		return nil
+	})
+	if inside != nil {
+		return nil, inside
+	}
+	return conn, err
+}
