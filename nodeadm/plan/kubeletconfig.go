@@ -200,6 +200,32 @@ func CheckKubelet(c config.Config, v kubelet.Version) error {
 	return errors.Join(err, b.checkUserFlags(), b.checkUserFields())
 }
 
+// checkUserGates refuses feature gates that are known to have come or gone with
+// another version, and ones that may not be turned off any more: kubelet would
+// end with a stack trace. Gates that the table does not have pass.
+func (b *builder) checkUserGates() (errs []error) {
+	v := b.facts.Host.Kubelet
+	gates, _ := b.config.Kubelet.Config["featureGates"].(map[string]any)
+	for row := range kubelet.Rows() {
+		value, given := gates[row.Name]
+		if row.Kind != kubelet.Gate || !given {
+			continue
+		}
+		path := "spec.kubelet.config.featureGates." + row.Name
+		switch {
+		case row.Until != 0 && v.Minor >= row.Until:
+			errs = append(errs, fault.New(fault.Usage, fmt.Sprintf("leave it out: it was removed in 1.%d", row.Until),
+				"%s: %s: kubelet %s has no such feature gate", b.config.Origin(path), path, v))
+		case !kubelet.HasGate(v, row.Name):
+			errs = append(errs, fault.New(fault.Usage, fmt.Sprintf("leave it out: it came with 1.%d", row.Since),
+				"%s: %s: kubelet %s has no such feature gate", b.config.Origin(path), path, v))
+		case value == false && kubelet.GateLocked(v, row.Name):
+			errs = append(errs, fault.New(fault.Usage, "leave it out", "%s: %s: kubelet %s does not let it be turned off", b.config.Origin(path), path, v))
+		}
+	}
+	return errs
+}
+
 // checkUserFields refuses fields that this kubelet does not have: it would
 // start, and silently do without them.
 func (b *builder) checkUserFields() error {
@@ -223,6 +249,7 @@ func (b *builder) checkUserFields() error {
 		}
 		errs = append(errs, fault.New(fault.Usage, remedy, "%s: spec.kubelet.config.%s: kubelet %s has no such field", b.config.Origin("spec.kubelet.config."+name), name, b.facts.Host.Kubelet))
 	}
+	errs = append(errs, b.checkUserGates()...)
 	return errors.Join(append(errs, b.checkUserKinds("", b.config.Kubelet.Config, kubeletDefaults(b.facts.Host.Kubelet))...)...)
 }
 

@@ -372,6 +372,31 @@ func TestUserValuesOfTheWrongKind(t *testing.T) {
 	}
 }
 
+// kubelet ends with a stack trace over a feature gate that it does not have.
+func TestUserGates(t *testing.T) {
+	for _, test := range []struct {
+		minor int
+		gate  string
+		on    bool
+		want  string
+	}{
+		{32, "DisableCloudProviders", true, ""},
+		{33, "DisableCloudProviders", true, "kubelet v1.33.0 has no such feature gate"},
+		{25, "DynamicResourceAllocation", true, "has no such feature gate"},
+		{34, "DynamicResourceAllocation", false, ""},
+		{35, "DynamicResourceAllocation", false, "does not let it be turned off"},
+		{35, "DynamicResourceAllocation", true, ""},
+		{35, "SomethingOfTomorrow", true, ""},
+	} {
+		c, f := node(t, test.minor)
+		c.Kubelet.Config = map[string]any{"featureGates": map[string]any{test.gate: test.on}}
+		err := CheckKubelet(c, f.Host.Kubelet)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s=%t with 1.%d: %v, want %q", test.gate, test.on, test.minor, err, test.want)
+		}
+	}
+}
+
 // On a distribution that is not made for EKS kubelet would not start without.
 func TestKernelDefaults(t *testing.T) {
 	c, f := node(t, 34)

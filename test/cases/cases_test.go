@@ -1,36 +1,15 @@
-// Package cases holds whole behaviours as folders that can be read without
-// knowing Go. Each is one bootstrap:
-//
-//	command      the command line of bootstrap.sh, as a shell would read it, or
-//	user-data    NodeConfig documents, as EC2 hands them out
-//	drop-ins/    documents in /etc/eks/nodeadm.d, if any
-//	world.yaml   the simulated instance and cluster (see nodeadm simulate serve)
-//	versions     versions of kubelet and containerd on the image
-//	image/       what stands on the node before, if anything
-//	want/        what stands there afterwards, file by file
-//	warnings     what people are warned of, one a line, if anything
-//
-// After a change that is meant to change them, run go test ./test/cases -update
-// and read the difference.
 package cases
 
 import (
-	"context"
 	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/sirupsen/logrus"
 
-	"github.com/eks-bootstrap/nodeadm/internal/simulator"
-	"github.com/eks-bootstrap/nodeadm/nodeadm"
-	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
-	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
@@ -48,32 +27,10 @@ func TestCases(t *testing.T) {
 }
 
 func run(t *testing.T, dir string) {
-	world, err := simulator.Load(filepath.Join(dir, "world.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	endpoint, stop, err := simulator.New(world).Start("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-
-	root := t.TempDir()
-	if err := os.CopyFS(root, os.DirFS(filepath.Join(dir, "image"))); err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
+	c, root := Open(t, dir), t.TempDir()
+	c.Image(t, root)
 	before := tree(t, root)
-	wanted := configuration(t, dir)
-	versions := strings.Fields(read(t, dir, "versions"))
-	log := logrus.New()
-	log.SetOutput(&strings.Builder{})
-	options := nodeadm.Options{
-		Root: root, Timeout: 30 * time.Second, IMDSEndpoint: endpoint, Log: log,
-		KubeletVersion: versions[1], ContainerdVersion: versions[3],
-		Machine: &facts.Machine{CPUs: 2, BPFFS: true, KernelDefaults: true}, Simulated: true,
-	}
-	options.AWS.Endpoints = map[string]string{"": endpoint}
-	result, err := nodeadm.Bootstrap(context.Background(), wanted, options)
+	result, err := c.Bootstrap(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,45 +62,10 @@ func run(t *testing.T, dir string) {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 
-	again, err := nodeadm.Bootstrap(context.Background(), wanted, options)
+	again, err := c.Bootstrap(root)
 	if err != nil || len(again.Changes) > 0 {
 		t.Errorf("a second run: %v, changes %v", err, again.Changes)
 	}
-}
-
-// configuration reads what the case wants, in either dialect.
-func configuration(t *testing.T, dir string) config.Config {
-	t.Helper()
-	if _, err := os.Stat(filepath.Join(dir, "command")); err == nil {
-		words, err := config.SplitWords(read(t, dir, "command"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		wanted, err := config.ParseBootstrap(words[1:])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return wanted
-	}
-	sources := []config.Source{{Name: "user data", Data: []byte(read(t, dir, "user-data"))}}
-	dropIns, _ := filepath.Glob(filepath.Join(dir, "drop-ins", "*"))
-	for _, path := range dropIns {
-		sources = append(sources, config.Source{Name: filepath.Base(path), Data: []byte(read(t, "", path))})
-	}
-	_, wanted, err := config.Read(sources, config.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return wanted
-}
-
-func read(t *testing.T, dir, name string) string {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
 }
 
 // tree reads all files below dir, by path on the node.
