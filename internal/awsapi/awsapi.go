@@ -30,7 +30,7 @@ import (
 type Options struct {
 	Region string
 	// Endpoints override the address of a service by its SDK identifier
-	// ("EC2", "EKS"); the empty key stands for all services. These are the
+	// ("EC2", "ECR PUBLIC"); the empty key stands for all services. These are the
 	// values of AWS_ENDPOINT_URL_<SERVICE> and AWS_ENDPOINT_URL.
 	Endpoints map[string]string
 	// UseFIPS and UseDualStack choose AWS's endpoint variants.
@@ -178,10 +178,14 @@ func (e *answerError) Error() string { return e.said }
 
 func notYet(format string, args ...any) error { return &answerError{fmt.Sprintf(format, args...)} }
 
-// PolicyStatement is the remedy for a missing permission: what to add to a
+// PolicyStatement is the remedy for missing permissions: what to add to a
 // policy of the node's role.
-func PolicyStatement(permission string) string {
-	return fmt.Sprintf(`allow it in a policy of the node's role: {"Effect": "Allow", "Action": "%s", "Resource": "*"}`, permission)
+func PolicyStatement(permissions ...string) string {
+	actions := `"` + strings.Join(permissions, `", "`) + `"`
+	if len(permissions) > 1 {
+		actions = "[" + actions + "]"
+	}
+	return fmt.Sprintf(`allow it in a policy of the node's role: {"Effect": "Allow", "Action": %s, "Resource": "*"}`, actions)
 }
 
 // roleCredentials are the credentials of the instance's role. They are fetched
@@ -192,7 +196,19 @@ type roleCredentials struct {
 	imds *imds.Client
 
 	mu      sync.Mutex
+	name    string
 	current aws.Credentials
+}
+
+// Role is the name of the instance's role, "" where the credentials are others
+// or none can be had.
+func (c *Client) Role(ctx context.Context) string {
+	if c.role == nil || c.role.fetch(ctx) != nil {
+		return ""
+	}
+	c.role.mu.Lock()
+	defer c.role.mu.Unlock()
+	return c.role.name
 }
 
 // fetch makes sure that the credentials are there and fresh.
@@ -225,6 +241,7 @@ func (r *roleCredentials) fetch(ctx context.Context) error {
 		if answer.Code != "Success" || answer.AccessKeyId == "" {
 			return fmt.Errorf("EC2 has no credentials for the role: code %q", answer.Code)
 		}
+		r.name = role
 		r.current = aws.Credentials{
 			AccessKeyID: answer.AccessKeyId, SecretAccessKey: answer.SecretAccessKey, SessionToken: answer.Token,
 			CanExpire: true, Expires: answer.Expiration, Source: "instance role",

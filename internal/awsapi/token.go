@@ -32,12 +32,7 @@ const (
 // who asks. expires is when a new one is needed. Nothing is sent but, where no
 // credentials are given, the requests to IMDS for those of the role.
 func (c *Client) Token(ctx context.Context, cluster string, now time.Time) (token string, expires time.Time, err error) {
-	if c.role != nil {
-		if err := c.role.fetch(ctx); err != nil {
-			return "", expires, fault.Wrap(fault.AWS, err)
-		}
-	}
-	credentials, err := c.config.Credentials.Retrieve(ctx)
+	credentials, err := c.credentials(ctx)
 	if err != nil {
 		return "", expires, fault.Wrap(fault.AWS, err)
 	}
@@ -59,6 +54,17 @@ func (c *Client) Token(ctx context.Context, cluster string, now time.Time) (toke
 	return tokenPrefix + base64.RawURLEncoding.EncodeToString([]byte(signed)), expires, nil
 }
 
+// credentials are what requests are signed with here, where no client of the
+// SDK's does it.
+func (c *Client) credentials(ctx context.Context) (aws.Credentials, error) {
+	if c.role != nil {
+		if err := c.role.fetch(ctx); err != nil {
+			return aws.Credentials{}, err
+		}
+	}
+	return c.config.Credentials.Retrieve(ctx)
+}
+
 // stsEndpoint is the regional endpoint of STS, without a slash at the end.
 //
 // Nobody on the node goes there: the cluster's control plane does, and takes
@@ -73,29 +79,5 @@ func (c *Client) stsEndpoint() string {
 	if c.options.UseFIPS && slices.Contains(fipsRegions, c.options.Region) {
 		name = "sts-fips"
 	}
-	return "https://" + name + "." + c.options.Region + "." + domainOf(c.options.Region)
-}
-
-// fipsRegions have a FIPS endpoint of STS beside the usual one. In GovCloud the
-// usual one is FIPS.
-var fipsRegions = []string{"us-east-1", "us-east-2", "us-west-1", "us-west-2"}
-
-// domains are those of AWS's partitions by the beginning of a region's name;
-// every other region is in amazonaws.com.
-var domains = []struct{ prefix, domain string }{
-	{"cn-", "amazonaws.com.cn"},
-	{"eusc-", "amazonaws.eu"},
-	{"us-iso-", "c2s.ic.gov"},
-	{"us-isob-", "sc2s.sgov.gov"},
-	{"us-isof-", "csp.hci.ic.gov"},
-	{"eu-isoe-", "cloud.adc-e.uk"},
-}
-
-func domainOf(region string) string {
-	for _, d := range domains {
-		if strings.HasPrefix(region, d.prefix) {
-			return d.domain
-		}
-	}
-	return "amazonaws.com"
+	return "https://" + name + "." + c.options.Region + "." + partitionOf(c.options.Region).domain
 }
