@@ -28,6 +28,7 @@ import (
 	"github.com/eks-bootstrap/nodeadm/nodeadm/apply"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/join"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/plan"
 )
@@ -39,6 +40,8 @@ type Options struct {
 	Root string
 	// NoStart leaves services alone on the running system too.
 	NoStart bool
+	// Wait is what a run that starts services waits for.
+	Wait Wait
 	// Timeout bounds the whole run.
 	Timeout time.Duration
 	// IMDSEndpoint is the URL of instance metadata; empty: EC2's own.
@@ -67,6 +70,19 @@ type Options struct {
 	Progress func(phase string, n, count int)
 	Log      logrus.FieldLogger
 }
+
+// Wait is how far a node has to have come when a run ends.
+type Wait string
+
+// What can be waited for, in the order in which it comes.
+const (
+	WaitNone    Wait = "none"    // systemd has started the services
+	WaitHealthy Wait = "healthy" // kubelet says that it is, and goes on saying so; the default
+	WaitJoined  Wait = "joined"  // the API server has the node
+)
+
+// Waits are all of them, the default first.
+var Waits = []Wait{WaitHealthy, WaitJoined, WaitNone}
 
 // ProxyEnvironment is the proxy that a configuration names, as environment
 // variables. Whoever runs a bootstrap sets them for its own process before the
@@ -108,6 +124,8 @@ type Result struct {
 	Steps []activate.Step
 	// Interrupted: an earlier run was cut short, and the next one undoes it.
 	Interrupted bool
+	// Node is the node as the API server has it, if that was waited for.
+	Node *join.Node
 	// Generation is the number under which the changes are kept, 0 if there
 	// were none.
 	Generation int
@@ -148,7 +166,8 @@ func Bootstrap(ctx context.Context, c config.Config, o Options) (Result, error) 
 			{"disks", c.LocalDisks != "", b.disks},
 			{"apply", true, b.apply},
 			{"activate", b.starts(), b.activate},
-			{"verify", b.starts(), b.verify},
+			{"verify", b.starts() && o.Wait != WaitNone, b.verify},
+			{"join", b.starts() && o.Wait == WaitJoined, b.join},
 		})
 		err = b.conclude(ctx, err)
 		b.writeStatus(started, err)
@@ -262,7 +281,7 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 	if warning != "" {
 		b.log.Warn(warning)
 	}
-	metadata := imds.New(imds.Options{Endpoint: b.options.IMDSEndpoint, Report: b.options.Waiting})
+	metadata := b.metadata()
 	_, ownName := b.config.Kubelet.Flag("hostname-override")
 	request := facts.Request{
 		Host: facts.HostRequest{
@@ -279,13 +298,8 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 			Self:                 b.self(),
 			Partial:              !b.starts(),
 		},
-		IMDS: metadata,
-		AWS: func(region string) *awsapi.Client {
-			o := b.options.AWS
-			o.Region, o.IMDS = region, metadata
-			o.Report = b.options.Waiting
-			return awsapi.New(o)
-		},
+		IMDS:           metadata,
+		AWS:            func(region string) *awsapi.Client { return b.aws(region, metadata) },
 		Check:          func(h facts.Host) error { return plan.CheckKubelet(b.config, h.Kubelet) },
 		ClusterRetries: b.config.Cluster.DescribeRetries,
 		NodeName:       !ownName && !b.config.Kubelet.InstanceIDNodeName,
@@ -302,6 +316,17 @@ func (b *bootstrap) gather(ctx context.Context) (err error) {
 	}
 	b.result.Facts, err = facts.Gather(ctx, request)
 	return err
+}
+
+func (b *bootstrap) metadata() *imds.Client {
+	return imds.New(imds.Options{Endpoint: b.options.IMDSEndpoint, Report: b.options.Waiting})
+}
+
+func (b *bootstrap) aws(region string, metadata *imds.Client) *awsapi.Client {
+	o := b.options.AWS
+	o.Region, o.IMDS = region, metadata
+	o.Report = b.options.Waiting
+	return awsapi.New(o)
 }
 
 // self is where this program stands on the node; in an image that is not known.

@@ -19,6 +19,7 @@ import (
 	"github.com/eks-bootstrap/nodeadm/internal/systemd"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/activate"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/apply"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/join"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
@@ -37,6 +38,7 @@ type LastRun struct {
 	Changes      []ChangedFile     `json:"changes,omitempty"`
 	Units        []activate.Done   `json:"units,omitempty"`
 	Watched      []Watched         `json:"watched,omitempty"`
+	Node         *join.Node        `json:"node,omitempty"` // as the API server has it, if that was waited for
 	MaxPods      *MaxPods          `json:"maxPods,omitempty"`
 	InstanceType string            `json:"instanceType,omitempty"`
 	Kubelet      string            `json:"kubelet,omitempty"` // version
@@ -81,7 +83,7 @@ func (b *bootstrap) writeStatus(started time.Time, err error) {
 	s := LastRun{
 		Command: b.options.Command, Version: b.options.Version, Started: started.UTC(), Seconds: time.Since(started).Seconds(),
 		Outcome: "unchanged", ExitCode: int(fault.CodeOf(err)), Phases: r.Phases, Generation: r.Generation,
-		Units: r.Done, Warnings: r.Plan.Warnings, InstanceType: r.Facts.Instance.Type,
+		Units: r.Done, Warnings: r.Plan.Warnings, InstanceType: r.Facts.Instance.Type, Node: r.Node,
 	}
 	if len(r.Changes) > 0 || len(r.Done) > 0 {
 		s.Outcome = "changed"

@@ -58,6 +58,7 @@ func changeFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "dry-run", Usage: "show what would change, as nodeadm plan does, and change nothing"},
 		outputFlag(),
 		forceFlag(),
+		&cli.StringFlag{Name: "wait", Value: string(nodeadm.WaitHealthy), Usage: "end when the node is `HOW` far: joined (the API server has it), healthy (kubelet is) or none"},
 		&cli.BoolFlag{Name: "rollback-on-failure", Usage: "bring back the former configuration if the services do not run with the new one"},
 	}, bootFlags()...)
 }
@@ -121,6 +122,12 @@ func bootOptions(c *cli.Context) (nodeadm.Options, error) {
 	}
 	if options.Self, err = os.Executable(); err != nil {
 		return options, err
+	}
+	if options.Wait = nodeadm.Wait(c.String("wait")); !slices.Contains(nodeadm.Waits, options.Wait) && hasFlag(c, "wait") {
+		return options, fault.New(fault.Usage, "write healthy, joined or none", "--wait: %q is not known", options.Wait)
+	}
+	if options.Wait == nodeadm.WaitJoined && (options.Root != "/" || options.NoStart) {
+		return options, fault.New(fault.Usage, "leave --wait out", "--wait joined: with --root or --no-start nothing is started that could join")
 	}
 	options.ForceConflicts, options.RollbackOnFailure = c.Bool("force-conflicts"), c.Bool("rollback-on-failure")
 	return options, nil

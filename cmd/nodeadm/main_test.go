@@ -145,6 +145,8 @@ func TestBadInputWritesNothing(t *testing.T) {
 		{"IPv6 without a service CIDR", endpoint, []string{"c", "--ip-family", "ipv6"}, 2, "--service-ipv6-cidr"},
 		{"containerd configuration that is not there", endpoint, []string{"c", "--containerd-config-file", "/no/such.toml"}, 2, "/no/such.toml does not exist"},
 		{"kubelet too old", endpoint, []string{"c", "--kubelet-version", "1.21.3"}, 2, "1.22 to 1.37"},
+		{"a wait that is not known", endpoint, []string{"c", "--wait", "ready"}, 2, "write healthy, joined or none"},
+		{"a wait for what cannot come", endpoint, []string{"c", "--wait", "joined"}, 2, "nothing is started that could join"},
 		{"no time", endpoint, []string{"c", "--timeout", "0s"}, 2, "--timeout"},
 		{"log format", endpoint, []string{"c", "--log-format", "xml"}, 2, "--log-format"},
 		{"endpoint", "ftp://x", []string{"c"}, 2, "--imds-endpoint"},

@@ -141,12 +141,8 @@ func (b *builder) kubeletArgs(own string) (string, error) {
 	if logging, _ := b.config.Kubelet.Config["logging"].(map[string]any); logging["verbosity"] == nil {
 		args = append(args, "--v=2")
 	}
-	name := b.facts.Instance.NodeName
-	if b.config.Kubelet.InstanceIDNodeName {
-		name = b.facts.Instance.ID
-	}
 	if v.Minor >= kubelet.ExternalCloudProvider {
-		if name != "" {
+		if name := b.ownNodeName(); name != "" {
 			args = append(args, "--hostname-override="+name)
 		}
 		args = append(args, "--cloud-provider=external")

@@ -23,6 +23,7 @@ type Plan struct {
 	Files []File // sorted by path
 	Units []Unit // in the order they are brought up
 
+	Node    Node
 	MaxPods MaxPods
 	// Conflicts are fields that a hand has changed since the last run.
 	Conflicts []Conflict
@@ -35,6 +36,20 @@ type Plan struct {
 	Disks []string
 	// Warnings are for people: what was assumed, and what will not work.
 	Warnings []string
+}
+
+// Node is what the node is to its cluster, and how it gets there.
+type Node struct {
+	// Name is what kubelet registers under. Named: the user has chosen it.
+	Name  string
+	Named bool
+	// Cluster is the cluster's name, and TokensFor what kubelet's tokens are made
+	// for: the name too, but for a local cluster on an Outpost its id.
+	Cluster, TokensFor string
+	Endpoint           string // URL of the API server
+	CA                 []byte // PEM
+	// Direct: the API server is reached without the proxy.
+	Direct bool
 }
 
 // Origin is where one field comes from.
@@ -138,8 +153,33 @@ func (b *builder) settle() error {
 		return err
 	}
 	b.sandboxImage = sandboxImage(b.config.PauseImage, b.facts)
+	b.plan.Node = b.node()
 	b.plan.MaxPods, err = b.maxPods()
 	return err
+}
+
+func (b *builder) node() Node {
+	n := Node{Cluster: b.cluster.name, TokensFor: b.cluster.name, Endpoint: b.cluster.endpoint, CA: b.cluster.ca, Direct: b.facts.PrivateEndpoint}
+	if b.cluster.outpost {
+		n.TokensFor = b.cluster.id
+	}
+	n.Name, n.Named = b.config.Kubelet.Flag("hostname-override")
+	if !n.Named {
+		n.Name = b.ownNodeName()
+	}
+	if n.Name == "" { // kubelet's own choice
+		n.Name = b.facts.Instance.Hostname
+	}
+	n.Name = strings.ToLower(n.Name) // as kubelet does
+	return n
+}
+
+// ownNodeName is the name that the node gets unless the user names it.
+func (b *builder) ownNodeName() string {
+	if b.config.Kubelet.InstanceIDNodeName {
+		return b.facts.Instance.ID
+	}
+	return b.facts.Instance.NodeName
 }
 
 func (b *builder) clusterCA() error {
