@@ -59,7 +59,7 @@ func changeFlags() []cli.Flag {
 		outputFlag(),
 		forceFlag(),
 		&cli.StringFlag{Name: "wait", Value: string(nodeadm.WaitHealthy), Usage: "end when the node is `HOW` far: joined (the API server has it), healthy (kubelet is) or none"},
-		&cli.BoolFlag{Name: "rollback-on-failure", Usage: "bring back the former configuration if the services do not run with the new one"},
+		&cli.BoolFlag{Name: "rollback-on-failure", Usage: "bring back the former configuration if the services do not run, or the node does not join, with the new one"},
 	}, bootFlags()...)
 }
 
@@ -152,7 +152,7 @@ func metadataEndpoint(c *cli.Context) (string, error) {
 func awsOptions() awsapi.Options {
 	endpoints := map[string]string{}
 	if os.Getenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS") != "true" {
-		for service, name := range map[string]string{"": "AWS_ENDPOINT_URL", "EC2": "AWS_ENDPOINT_URL_EC2", "EKS": "AWS_ENDPOINT_URL_EKS", "STS": "AWS_ENDPOINT_URL_STS"} {
+		for service, name := range map[string]string{"": "AWS_ENDPOINT_URL", "EC2": "AWS_ENDPOINT_URL_EC2", "EKS": "AWS_ENDPOINT_URL_EKS", "STS": "AWS_ENDPOINT_URL_STS", "ECR": "AWS_ENDPOINT_URL_ECR", "ECR PUBLIC": "AWS_ENDPOINT_URL_ECR_PUBLIC"} {
 			if value := os.Getenv(name); value != "" {
 				endpoints[service] = value
 			}

@@ -31,8 +31,14 @@ func TestMain(m *testing.M) {
 // program runs nodeadm under the name that args begin with.
 func program(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
+	return fed(t, "", args...)
+}
+
+// fed is program with something on standard input.
+func fed(t *testing.T, stdin string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
 	cmd := exec.Command(os.Args[0], args[1:]...)
-	cmd.Args[0] = args[0]
+	cmd.Args[0], cmd.Stdin = args[0], strings.NewReader(stdin)
 	cmd.Env = append(os.Environ(), "NODEADM_TEST_MAIN=1", "AWS_ENDPOINT_URL=http://127.0.0.1:1", "AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:1")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -22,8 +23,7 @@ func tokenCommand() *cli.Command {
 			"from the instance role's credentials, or those in AWS_ACCESS_KEY_ID. Nothing is sent to AWS.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "cluster-name", Aliases: []string{"i"}, Usage: "`NAME` of the cluster, or its id for a local cluster on an Outpost"},
-			&cli.StringFlag{Name: "region", EnvVars: []string{"AWS_REGION", "AWS_DEFAULT_REGION"}, Usage: "`REGION` of the cluster (default: the instance's)"},
-			imdsFlag(), timeoutFlag(),
+			regionFlag("`REGION` of the cluster (default: the instance's)"), imdsFlag(), timeoutFlag(),
 		}, logFlags()...),
 		Action: token,
 	}
@@ -65,14 +65,8 @@ func token(c *cli.Context) error {
 	metadata := imds.New(imds.Options{Endpoint: options.IMDSEndpoint, Report: options.Waiting})
 	aws := awsOptions()
 	aws.IMDS, aws.Report = metadata, options.Waiting
-	if aws.Region = c.String("region"); aws.Region == "" {
-		err := metadata.Get(ctx, "meta-data/placement/region", func(body string) error {
-			aws.Region = strings.TrimSpace(body)
-			return nil
-		})
-		if err != nil {
-			return fault.Wrap(fault.AWS, err)
-		}
+	if aws.Region, err = region(ctx, c, metadata); err != nil {
+		return err
 	}
 	made, expires, err := awsapi.New(aws).Token(ctx, cluster, time.Now())
 	if err != nil {
@@ -80,6 +74,24 @@ func token(c *cli.Context) error {
 	}
 	answer.Status.Token, answer.Status.ExpirationTimestamp = made, expires.UTC().Format(time.RFC3339)
 	return json.NewEncoder(c.App.Writer).Encode(answer)
+}
+
+func regionFlag(usage string) cli.Flag {
+	return &cli.StringFlag{Name: "region", EnvVars: []string{"AWS_REGION", "AWS_DEFAULT_REGION"}, Usage: usage}
+}
+
+// region is the region that the command line or the environment names, or else
+// the instance's.
+func region(ctx context.Context, c *cli.Context, metadata *imds.Client) (string, error) {
+	region := c.String("region")
+	if region != "" {
+		return region, nil
+	}
+	err := metadata.Get(ctx, "meta-data/placement/region", func(body string) error {
+		region = strings.TrimSpace(body)
+		return nil
+	})
+	return region, fault.Wrap(fault.AWS, err)
 }
 
 // execVersion is the version of the API that the caller speaks; v1beta1, which

@@ -437,4 +437,7 @@ func TestPolicyStatement(t *testing.T) {
 	if got := awsapi.PolicyStatement("eks:DescribeCluster"); !strings.Contains(got, `{"Effect": "Allow", "Action": "eks:DescribeCluster", "Resource": "*"}`) {
 		t.Error(got)
 	}
+	if got := awsapi.PolicyStatement("a:B", "c:D"); !strings.Contains(got, `"Action": ["a:B", "c:D"], "Resource"`) {
+		t.Error(got)
+	}
 }

@@ -93,8 +93,12 @@ func (s *Server) eksError(w http.ResponseWriter, status int, code, message strin
 }
 
 func (s *Server) eksAnswer(w http.ResponseWriter, status int, v any) {
+	s.jsonAnswer(w, "application/json", status, v)
+}
+
+func (s *Server) jsonAnswer(w http.ResponseWriter, mediaType string, status int, v any) {
 	body := indented(v)
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("X-Amzn-Requestid", s.requestID())
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)

@@ -113,7 +113,7 @@ func (s *Server) answerFault(w http.ResponseWriter, action string, f Fault) {
 			code = "InternalError"
 		}
 		s.ec2Error(w, status, code, "simulated fault")
-	case "eks":
+	case "eks", "ecr", "ecr-public":
 		code := f.Code
 		if code == "" {
 			code = map[int]string{
@@ -126,7 +126,11 @@ func (s *Server) answerFault(w http.ResponseWriter, action string, f Fault) {
 		if code == "" {
 			code = "ServerException"
 		}
-		s.eksError(w, status, code, "simulated fault")
+		if service == "eks" {
+			s.eksError(w, status, code, "simulated fault")
+		} else {
+			s.ecrError(w, status, code, "simulated fault")
+		}
 	default:
 		imdsError(w, status)
 	}

@@ -192,7 +192,7 @@ func (s *Server) MaxInFlight() int {
 }
 
 // ServeHTTP answers one request: a fault first, then the service it is for.
-// EC2 is POST /, EKS is /clusters, and the rest is IMDS.
+// EC2 and ECR are POST /, EKS is /clusters, and the rest is IMDS.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sw := &recorder{ResponseWriter: w}
 	rec := s.begin(r)
@@ -205,6 +205,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var form url.Values
 	action := ""
 	switch {
+	case r.Method == http.MethodPost && r.URL.Path == "/" && ecrAction(r.Header.Get("X-Amz-Target")) != "":
+		action = ecrAction(r.Header.Get("X-Amz-Target"))
 	case r.Method == http.MethodPost && r.URL.Path == "/":
 		form, _ = url.ParseQuery(string(body))
 		action = "ec2:" + form.Get("Action")
@@ -226,6 +228,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveEC2(sw, r, action, form)
 	case strings.HasPrefix(action, "eks:"):
 		s.serveEKS(sw, r, action)
+	case strings.HasPrefix(action, "ecr:"), strings.HasPrefix(action, "ecr-public:"):
+		s.serveECR(sw, r, action, body)
 	case strings.HasPrefix(action, "sts:"):
 		s.serveSTS(sw, r)
 	default:

@@ -28,7 +28,12 @@ func (w World) Validate() error {
 
 // actions are all the API calls a node makes.
 func actions() []string {
-	return []string{actionDescribeInstances, actionDescribeInstanceTypes, actionDescribeCluster}
+	return []string{actionDescribeInstances, actionDescribeInstanceTypes, actionDescribeCluster, actionECRToken, actionECRPublicToken}
+}
+
+// actionPatterns are what a document may call API calls by.
+func actionPatterns() []string {
+	return append(actions(), "ec2:*", "eks:*", "ecr:*", "ecr-public:*")
 }
 
 func (w World) problems() []problem {
@@ -148,7 +153,7 @@ func (w World) problems() []problem {
 	}
 
 	for i, a := range w.Permissions.Deny {
-		if allowed := append(actions(), "ec2:*", "eks:*"); !known(a, allowed) {
+		if allowed := actionPatterns(); !known(a, allowed) {
 			bad(fmt.Sprintf("permissions.deny[%d]", i), "%s", unknownAction(a, allowed))
 		}
 	}
@@ -179,7 +184,7 @@ func (w World) problems() []problem {
 
 	for i, f := range w.Faults {
 		at := fmt.Sprintf("faults[%d]", i)
-		allowed := append(actions(), "ec2:*", "eks:*")
+		allowed := actionPatterns()
 		if !strings.HasPrefix(f.Match, "/") && !known(f.Match, allowed) {
 			bad(at+".match", "neither a path that begins with / nor an action; %s", unknownAction(f.Match, allowed))
 		}

@@ -1,10 +1,9 @@
 // Package simulator is one EC2 instance as a program on it sees it: the instance
-// metadata service and the EKS and EC2 calls a node makes, answered over real
-// HTTP on a single listener and described by one small document.
+// metadata service and the EKS, EC2 and ECR calls a node makes, answered over
+// real HTTP on a single listener and described by one small document.
 //
 // A World says what is true of the instance, and what goes wrong there. A Server
-// answers from it. Nothing is verified cryptographically and nothing is secret:
-// the credentials it hands out open no door.
+// answers from it. Nothing is secret: the credentials it hands out open no door.
 package simulator
 
 import (

@@ -99,7 +99,8 @@ type Host struct {
 	// Paths on the node of programs that a plan refers to; empty where absent.
 	KubeletPath        string // never empty
 	TokenProgram       string // one of CredentialPlugins; never empty
-	CredentialProvider string // kubelet's image credential provider for ECR
+	CredentialProvider string // ecr-credential-provider
+	Nodeadm            string // this program
 
 	// TokenProgramAbsent: there is nothing at TokenProgram yet.
 	TokenProgramAbsent bool

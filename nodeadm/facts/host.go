@@ -40,6 +40,7 @@ var (
 	kubeletPaths            = []string{"/usr/bin/kubelet", "/usr/local/bin/kubelet"}
 	containerdPaths         = []string{"/usr/bin/containerd", "/usr/local/bin/containerd"}
 	credentialProviderPaths = []string{"/etc/eks/image-credential-provider/ecr-credential-provider"}
+	nodeadmPaths            = []string{"/usr/bin/nodeadm", "/usr/local/bin/nodeadm"}
 )
 
 // CredentialPlugins are the programs that can make kubelet's tokens for the API
@@ -89,8 +90,9 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 	h.KubeletPath = r.Root.FirstExisting(kubeletPaths...)
 	h.TokenProgram, h.TokenProgramAbsent = tokenProgram(r)
 	h.CredentialProvider = r.Root.FirstExisting(credentialProviderPaths...)
+	h.Nodeadm = nodeadmProgram(r)
 	if r.Simulated {
-		h.KubeletPath, h.TokenProgramAbsent, h.CredentialProvider = kubeletPaths[0], false, credentialProviderPaths[0]
+		h.KubeletPath, h.TokenProgramAbsent, h.Nodeadm = kubeletPaths[0], false, nodeadmPaths[0]
 	}
 
 	if h.Kubelet, err = kubeletVersion(ctx, r); err != nil {
@@ -140,15 +142,27 @@ func tokenProgram(r HostRequest) (path string, absent bool) {
 		plugins = []string{r.CredentialPlugin}
 	}
 	for _, name := range plugins {
-		places := []string{"/usr/bin/" + name, "/usr/local/bin/" + name}
-		if name == CredentialPlugins[0] && r.Self != "" {
-			places = append(places, r.Self)
+		path := ""
+		if name == CredentialPlugins[0] {
+			path = nodeadmProgram(r)
+		} else {
+			path = r.Root.FirstExisting("/usr/bin/"+name, "/usr/local/bin/"+name)
 		}
-		if path := r.Root.FirstExisting(places...); path != "" {
+		if path != "" {
 			return path, false
 		}
 	}
 	return "/usr/bin/" + plugins[0], true
+}
+
+// nodeadmProgram finds this program as kubelet can call it. Under the name of a
+// script that it stands in for it takes no commands.
+func nodeadmProgram(r HostRequest) string {
+	places := nodeadmPaths
+	if r.Self != "" && !strings.HasSuffix(r.Self, ".sh") {
+		places = append(slices.Clip(places), r.Self)
+	}
+	return r.Root.FirstExisting(places...)
 }
 
 // maxFile bounds what is read of any file of the node, in bytes.

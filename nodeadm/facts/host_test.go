@@ -163,7 +163,7 @@ func TestPrograms(t *testing.T) {
 		t.Fatal(err, warnings)
 	}
 	if h.KubeletPath != "/usr/local/bin/kubelet" || h.TokenProgram != "/usr/local/bin/aws-iam-authenticator" ||
-		h.CredentialProvider != credentialProviderPaths[0] || !h.NVIDIARuntime || h.Partial {
+		h.CredentialProvider != credentialProviderPaths[0] || h.Nodeadm != "" || !h.NVIDIARuntime || h.Partial {
 		t.Errorf("got %+v", h)
 	}
 
@@ -173,14 +173,14 @@ func TestPrograms(t *testing.T) {
 	if err != nil || h.KubeletPath != "/usr/bin/kubelet" || !h.Partial || len(warnings) != 1 || !strings.Contains(warnings[0], "kubelet is not installed") {
 		t.Errorf("got %+v, %q, %v", h, warnings, err)
 	}
-	if h.TokenProgram != "/usr/bin/nodeadm" || !h.TokenProgramAbsent || h.CredentialProvider != "" || h.NVIDIARuntime {
+	if h.TokenProgram != "/usr/bin/nodeadm" || !h.TokenProgramAbsent || h.CredentialProvider != "" || h.Nodeadm != "" || h.NVIDIARuntime {
 		t.Errorf("programs of an empty image: %+v", h)
 	}
 
-	// A simulated one has it all.
+	// A simulated one has what a node needs.
 	r.Partial, r.Simulated = false, true
 	h, warnings, err = host(t, r)
-	if err != nil || len(warnings) != 0 || h.KubeletPath != "/usr/bin/kubelet" || h.TokenProgramAbsent || h.CredentialProvider == "" {
+	if err != nil || len(warnings) != 0 || h.KubeletPath != "/usr/bin/kubelet" || h.TokenProgramAbsent || h.Nodeadm != "/usr/bin/nodeadm" {
 		t.Errorf("got %+v, %q, %v", h, warnings, err)
 	}
 }
@@ -411,21 +411,28 @@ func TestTokenProgram(t *testing.T) {
 		asked, self string
 		want        string
 		absent      bool
+		own         string // where nodeadm is, for whatever else it does
 	}{
-		{name: "its own first", image: "/usr/bin/nodeadm /usr/bin/aws /usr/bin/aws-iam-authenticator", want: "/usr/bin/nodeadm"},
-		{name: "this one, wherever it is", image: "/opt/nodeadm /usr/bin/aws", self: "/opt/nodeadm", want: "/opt/nodeadm"},
+		{name: "its own first", image: "/usr/bin/nodeadm /usr/bin/aws /usr/bin/aws-iam-authenticator", want: "/usr/bin/nodeadm", own: "/usr/bin/nodeadm"},
+		{name: "in the other usual place", image: "/usr/local/bin/nodeadm /usr/bin/aws", self: "/opt/nodeadm", want: "/usr/local/bin/nodeadm", own: "/usr/local/bin/nodeadm"},
+		{name: "this one, wherever it is", image: "/opt/nodeadm /usr/bin/aws", self: "/opt/nodeadm", want: "/opt/nodeadm", own: "/opt/nodeadm"},
+		{name: "not under the name of a script", image: "/etc/eks/bootstrap.sh /usr/bin/aws", self: "/etc/eks/bootstrap.sh", want: "/usr/bin/aws"},
 		{name: "then the authenticator", image: "/usr/bin/aws /usr/local/bin/aws-iam-authenticator", want: "/usr/local/bin/aws-iam-authenticator"},
 		{name: "then the CLI", image: "/usr/bin/aws", want: "/usr/bin/aws"},
-		{name: "as asked", image: "/usr/bin/nodeadm /usr/bin/aws", asked: "aws", want: "/usr/bin/aws"},
-		{name: "asked and not there", image: "/usr/bin/nodeadm", asked: "aws-iam-authenticator", want: "/usr/bin/aws-iam-authenticator", absent: true},
+		{name: "as asked", image: "/usr/bin/nodeadm /usr/bin/aws", asked: "aws", want: "/usr/bin/aws", own: "/usr/bin/nodeadm"},
+		{name: "asked and not there", image: "/usr/bin/nodeadm", asked: "aws-iam-authenticator", want: "/usr/bin/aws-iam-authenticator", absent: true, own: "/usr/bin/nodeadm"},
 		{name: "none", want: "/usr/bin/nodeadm", absent: true},
 	} {
 		files := map[string]string{}
 		for _, path := range strings.Fields(test.image) {
 			files[path] = "program"
 		}
-		if path, absent := tokenProgram(HostRequest{Root: image(t, files), CredentialPlugin: test.asked, Self: test.self}); path != test.want || absent != test.absent {
+		r := HostRequest{Root: image(t, files), CredentialPlugin: test.asked, Self: test.self}
+		if path, absent := tokenProgram(r); path != test.want || absent != test.absent {
 			t.Errorf("%s: %s, absent %t; want %s, %t", test.name, path, absent, test.want, test.absent)
+		}
+		if path := nodeadmProgram(r); path != test.own {
+			t.Errorf("%s: nodeadm at %q, want %q", test.name, path, test.own)
 		}
 	}
 }

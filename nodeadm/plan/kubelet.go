@@ -125,7 +125,7 @@ func (b *builder) kubeletArgs(own string) (string, error) {
 		}
 	}
 
-	v, host := b.facts.Host.Kubelet, b.facts.Host
+	v := b.facts.Host.Kubelet
 	nodeIP := b.facts.Instance.IPv4
 	if b.cluster.ipv6 {
 		nodeIP = b.facts.Instance.IPv6[0]
@@ -152,26 +152,15 @@ func (b *builder) kubeletArgs(own string) (string, error) {
 	if b.cluster.outpost {
 		args = append(args, "--bootstrap-kubeconfig="+layout.BootstrapKubeconfig)
 	}
-	switch {
-	case v.Minor < kubelet.ExternalCloudProvider: // ECR credentials are built in
-	case host.CredentialProvider == "":
-		b.warn("ecr-credential-provider is not installed: kubelet will not be able to pull from private ECR repositories")
-	case !hasFlag(exec, "image-credential-provider-config"):
-		config, err := credentialProviderConfig(host.CredentialProvider, v)
-		if err != nil {
-			return "", err
-		}
-		if err := b.file(layout.CredentialProvider, config); err != nil {
-			return "", err
-		}
-		args = append(args, "--image-credential-provider-config="+layout.CredentialProvider,
-			"--image-credential-provider-bin-dir="+host.CredentialProvider[:strings.LastIndex(host.CredentialProvider, "/")])
+	credentials, err := b.imageCredentials(exec)
+	if err != nil {
+		return "", err
 	}
 	labels, err := b.ownLabelFlags()
 	if err != nil {
 		return "", err
 	}
-	args = append(args, labels...)
+	args = append(append(args, credentials...), labels...)
 	return string(systemd.Environment("KUBELET_ARGS", args)) + reset, nil
 }
 
@@ -208,44 +197,6 @@ func (b *builder) kubeletUnit(exec string) string {
 		runtime, restart = layout.DockerService, "always"
 	}
 	return strings.NewReplacer("@EXEC@", exec, "@RUNTIME@", runtime, "@RESTART@", restart).Replace(units.KubeletService)
-}
-
-// ecrImages are the registries of ECR in every partition.
-var ecrImages = []string{
-	"*.dkr.ecr.*.amazonaws.com",
-	"*.dkr-ecr.*.on.aws",
-	"*.dkr.ecr.*.amazonaws.com.cn",
-	"*.dkr-ecr.*.on.amazonwebservices.com.cn",
-	"*.dkr.ecr-fips.*.amazonaws.com",
-	"*.dkr-ecr-fips.*.on.aws",
-	"*.dkr.ecr.*.c2s.ic.gov",
-	"*.dkr.ecr.*.sc2s.sgov.gov",
-	"*.dkr.ecr.*.cloud.adc-e.uk",
-	"*.dkr.ecr.*.csp.hci.ic.gov",
-	"*.dkr.ecr.*.amazonaws.eu",
-	"public.ecr.aws",
-}
-
-// credentialProviderConfig tells kubelet when to ask the ECR credential
-// provider. The provider program speaks v1 since the release for 1.27.
-func credentialProviderConfig(program string, v kubelet.Version) (string, error) {
-	images, api := ecrImages, "credentialprovider.kubelet.k8s.io/v1"
-	if v.Minor >= 32 {
-		images = append(images[:len(images):len(images)], "ecr-public.aws.com")
-	}
-	if v.Minor < 27 {
-		api = "credentialprovider.kubelet.k8s.io/v1alpha1"
-	}
-	return indentJSON(map[string]any{
-		"apiVersion": "kubelet.config.k8s.io/v1",
-		"kind":       "CredentialProviderConfig",
-		"providers": []any{map[string]any{
-			"name":                 program[strings.LastIndex(program, "/")+1:],
-			"matchImages":          images,
-			"defaultCacheDuration": "12h0m0s",
-			"apiVersion":           api,
-		}},
-	})
 }
 
 // healthURL is where kubelet will answer, with the user's flags over the
