@@ -18,7 +18,7 @@ BIN     := bin/nodeadm
 # Modules besides the agent's own; each keeps its dependencies to itself.
 MODULES := data/refresh test/machine/standin test/celdiff test/authenticator
 
-.PHONY: build run test test-go test-faults test-machine lint generate fuzz clean
+.PHONY: build run test test-go test-faults test-machine test-cluster lint generate fuzz clean
 
 build: ## the static binary, bin/nodeadm
 	$(GOBUILD) -o $(BIN) ./cmd/nodeadm
@@ -26,10 +26,10 @@ build: ## the static binary, bin/nodeadm
 run: build ## a bootstrap on this machine, against a simulated instance
 	bin/nodeadm simulate
 
-test: lint test-go test-faults test-machine ## everything; as root the machine tests too
+test: lint test-go test-faults test-machine test-cluster ## everything; as root the machines too
 
 test-go: build ## all tests that need no machine
-	go test -tags $(TAGS) $$(go list ./... | grep -v '/test/\(machine\|faults\)$$')
+	go test -tags $(TAGS) $$(go list ./... | grep -v '/test/\(machine\|faults\|cluster\)$$')
 	for module in $(MODULES); do (cd $$module && go test ./...) || exit 1; done
 
 test-faults: build ## a kill and a disk error at every change of the disk
@@ -39,6 +39,10 @@ test-faults: build ## a kill and a disk error at every change of the disk
 test-machine: build ## tests on a booted systemd; needs root and Debian's tools
 	test/machine/prepare.sh
 	go test -tags $(TAGS) -timeout 25m -v ./test/machine/...
+
+test-cluster: build ## nodes that join a control plane; needs what test-machine needs, and minutes the first time
+	test/machine/prepare.sh
+	go test -tags $(TAGS) -timeout 25m -v ./test/cluster
 
 lint: ## formatting, vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }

@@ -61,7 +61,8 @@ type Options struct {
 	// ForceConflicts takes over fields that a hand has changed.
 	ForceConflicts bool
 	// RollbackOnFailure brings the former configuration back where the services
-	// do not run with the new one.
+	// do not run with the new one, or where the node does not join with it and
+	// kubelet ran before.
 	RollbackOnFailure bool
 	// Command and Version are noted with what a run changes: what was asked
 	// for, and of which nodeadm.
@@ -129,8 +130,8 @@ type Result struct {
 	// Generation is the number under which the changes are kept, 0 if there
 	// were none.
 	Generation int
-	// RolledBack: the services did not run with the changes, and the former
-	// configuration is back.
+	// RolledBack: the services did not run or the node did not join with the
+	// changes, and the former configuration is back.
 	RolledBack bool
 	// Forgotten is what a reset removed besides files that nodeadm had changed.
 	Forgotten []string
@@ -144,6 +145,9 @@ type Phase struct {
 	Seconds float64 `json:"seconds"`
 	Failed  bool    `json:"failed,omitempty"`
 }
+
+// joining is the phase that a healthy node may fail in.
+const joining = "join"
 
 // phase is one step of a bootstrap.
 type phase struct {
@@ -166,8 +170,8 @@ func Bootstrap(ctx context.Context, c config.Config, o Options) (Result, error) 
 			{"disks", c.LocalDisks != "", b.disks},
 			{"apply", true, b.apply},
 			{"activate", b.starts(), b.activate},
-			{"verify", b.starts() && o.Wait != WaitNone, b.verify},
-			{"join", b.starts() && o.Wait == WaitJoined, b.join},
+			{"verify", b.verifies(), b.verify},
+			{joining, b.starts() && o.Wait == WaitJoined, b.join},
 		})
 		err = b.conclude(ctx, err)
 		b.writeStatus(started, err)
@@ -232,6 +236,8 @@ type bootstrap struct {
 	preview bool
 	// recovered: a run that was cut short was undone before this one began.
 	recovered bool
+	// ranBefore: kubelet was running when this run changed its configuration.
+	ranBefore bool
 	result    Result
 }
 
@@ -241,6 +247,9 @@ func newRun(o Options) *bootstrap {
 
 // starts tells whether this run has to do with services at all.
 func (b *bootstrap) starts() bool { return b.root.Live() && !b.options.NoStart }
+
+// verifies tells whether it finds out that the services run.
+func (b *bootstrap) verifies() bool { return b.starts() && b.options.Wait != WaitNone }
 
 func (b *bootstrap) run(ctx context.Context, phases []phase) error {
 	phases = slices.DeleteFunc(phases, func(p phase) bool { return !p.when })
@@ -393,6 +402,7 @@ func (b *bootstrap) apply(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.ranBefore = slices.ContainsFunc(units, func(u apply.Unit) bool { return u.Name == layout.KubeletService && u.Active })
 	changes := b.result.Changes
 	record, err := b.record.Next(b.result.Plan.Files, changes).Change(b.root)
 	if err != nil {
@@ -449,10 +459,11 @@ func (b *bootstrap) changed() []string {
 }
 
 // conclude notes how it went with what this run changed and, where the services
-// do not run with it and that is wanted, brings back what was there.
+// do not run with it or the node does not join, and that is wanted, brings back
+// what was there.
 func (b *bootstrap) conclude(ctx context.Context, err error) error {
 	if b.result.Generation == 0 {
-		if err == nil && b.starts() {
+		if err == nil && b.verifies() {
 			b.proven()
 		}
 		return err
@@ -461,13 +472,18 @@ func (b *bootstrap) conclude(ctx context.Context, err error) error {
 	switch {
 	case err != nil:
 		outcome, reason = apply.Failed, err.Error()
-	case b.starts():
+	case b.verifies():
 		outcome = apply.Healthy
 	}
 	if finish := apply.Finish(b.root, b.result.Generation, outcome, reason); finish != nil {
 		b.log.Warnf("the outcome of generation %d could not be noted: %v", b.result.Generation, finish)
 	}
 	if err == nil || !b.options.RollbackOnFailure {
+		return err
+	}
+	if last := len(b.result.Phases) - 1; b.result.Phases[last].Name == joining && !b.ranBefore {
+		// Going back would stop it, and with it the hope that it joins yet.
+		b.log.Warn("the new configuration stays: there is none that kubelet ran with before, and it goes on trying to join")
 		return err
 	}
 	return b.rollBackFailure(ctx, err)

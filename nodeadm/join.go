@@ -33,8 +33,8 @@ func (b *bootstrap) join(ctx context.Context) error {
 		Cluster: node.Cluster, Region: instance.Region, Endpoint: node.Endpoint, API: clusterAPI(node, aws),
 		Role: func(ctx context.Context) string {
 			name := aws.Role(ctx)
-			if name == "" {
-				return ""
+			if name == "" || instance.Partition == "" || instance.Account == "" {
+				return "" // rather than an ARN of nobody
 			}
 			return fmt.Sprintf("arn:%s:iam::%s:role/%s", instance.Partition, instance.Account, name)
 		},

@@ -66,13 +66,14 @@ func Reset(ctx context.Context, o Options) (Result, error) {
 }
 
 // rollBackFailure brings back what stood before this run, because the services
-// do not run with what it wrote. The cause stays the error.
+// do not run with what it wrote, or the node does not join. The cause stays the
+// error.
 func (b *bootstrap) rollBackFailure(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
 	defer cancel()
 	failed := b.result.Generation
 	b.log.Warnf("going back to what stood before generation %d", failed)
-	b.options.RollbackOnFailure = false
+	b.options.RollbackOnFailure, b.options.Wait = false, WaitHealthy
 	w := wayBack{bootstrap: b, to: failed - 1, command: fmt.Sprintf("rollback to %d, because generation %d failed", failed-1, failed)}
 	err := b.run(ctx, w.phases())
 	if err = b.conclude(ctx, err); err != nil {

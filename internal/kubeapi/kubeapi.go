@@ -50,6 +50,8 @@ func New(o Options) *Client {
 	roots.AppendCertsFromPEM(o.CA)
 	return &Client{strings.TrimRight(o.Endpoint, "/"), o.Token, &http.Client{
 		Timeout: requestTimeout,
+		// A Kubernetes API sends nobody elsewhere, and the token is for it alone.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			Proxy:               o.Proxy,
 			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -149,9 +151,17 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 		return broken(err)
 	}
 	failed := &Error{Where: Status, Code: answer.StatusCode, Date: date}
-	what := fmt.Sprintf("%s %s%s", method, c.endpoint, path)
-	if kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); kind != "application/json" {
-		failed.Where, failed.Err = NotAPI, fmt.Errorf("%s: %s, %s", what, answer.Status, kind)
+	what := fmt.Sprintf("%s %s%s: %s", method, c.endpoint, path, answer.Status)
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	switch {
+	case kind == "application/json":
+	case kind == "text/plain" && (answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500):
+		// So an API server speaks that is overloaded or going down.
+		failed.Message, _, _ = strings.Cut(strings.TrimSpace(string(data[:min(len(data), 200)])), "\n")
+		failed.Err = fmt.Errorf("%s: %s", what, failed.Message)
+		return failed
+	default:
+		failed.Where, failed.Err = NotAPI, fmt.Errorf("%s, content type %q", what, kind)
 		return failed
 	}
 	if answer.StatusCode/100 != 2 {
@@ -160,7 +170,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 			failed.Where = NotAPI
 		}
 		failed.Message = status.Message
-		failed.Err = fmt.Errorf("%s: %s: %s", what, answer.Status, status.Message)
+		failed.Err = fmt.Errorf("%s: %s", what, status.Message)
 		return failed
 	}
 	if err := json.Unmarshal(data, into); err != nil {
@@ -185,6 +195,9 @@ func broken(err error) error {
 	)
 	where := Broken
 	switch {
+	// Before everything that may be wrong with the way to the proxy.
+	case errors.As(err, &proxy), errors.As(err, &op) && op.Op == "proxyconnect":
+		where = Proxy
 	case errors.As(err, &dns) && dns.IsNotFound:
 		where = Name
 	case errors.As(err, &dns):
@@ -199,8 +212,6 @@ func broken(err error) error {
 		where = Certificate
 	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		where = NotTLS
-	case errors.As(err, &proxy), errors.As(err, &op) && op.Op == "proxyconnect":
-		where = Proxy
 	case errors.Is(err, syscall.ECONNREFUSED):
 		where = Refused
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -143,6 +144,11 @@ func TestWhere(t *testing.T) {
 		{"a page", serve(t, good, answer(200, "text/html", "<html>")), ca, nil, NotAPI, 200, "text/html"},
 		{"an error page", serve(t, good, answer(404, "text/html; charset=utf-8", "<html>")), ca, nil, NotAPI, 404, "404"},
 		{"JSON of somebody else", serve(t, good, answer(404, "application/json", `{"error":"x"}`)), ca, nil, NotAPI, 404, "404"},
+		{"too many questions", serve(t, good, answer(429, "text/plain; charset=utf-8", "Too many requests, please try again later.\n")), ca, nil, Status, 429, "try again later"},
+		{"going down", serve(t, good, answer(503, "text/plain", "shutting down")), ca, nil, Status, 503, "shutting down"},
+		{"a page of a balancer's", serve(t, good, answer(503, "text/html", "<html>")), ca, nil, NotAPI, 503, "text/html"},
+		{"more than anybody reads", serve(t, good, answer(200, "application/json", `"`+strings.Repeat("x", maxBody)+`"`)), ca, nil, NotAPI, 200, "unexpected end"},
+		{"accepted and not answered", serve(t, good, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), ca, nil, Timeout, 0, ""},
 		{"half an answer", serve(t, good, answer(200, "application/json", `{"a":`)), ca, nil, NotAPI, 200, "unexpected end"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -151,7 +157,7 @@ func TestWhere(t *testing.T) {
 			if test.proxy != nil {
 				o.Proxy = http.ProxyURL(test.proxy)
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			err := New(o).Get(ctx, "/api/v1/nodes/n", &struct{}{})
 			var e *Error
@@ -170,18 +176,42 @@ func TestWhere(t *testing.T) {
 
 // The resolver's own answers cannot be had on loopback: what it returns can.
 func TestWhereNames(t *testing.T) {
+	absent := &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}
 	for _, test := range []struct {
 		err  error
 		want Where
 	}{
-		{&net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}, Name},
+		{absent, Name},
 		{&net.DNSError{Err: "i/o timeout", Name: "x", IsTimeout: true}, Resolver},
 		{&net.DNSError{Err: "server misbehaving", Name: "x", IsTemporary: true}, Resolver},
+		{syscall.EHOSTUNREACH, Unreachable},
+		{syscall.ENETUNREACH, Unreachable},
+		{syscall.ECONNRESET, Broken},
 	} {
 		wrapped := &url.Error{Op: "Get", URL: "https://x", Err: &net.OpError{Op: "dial", Err: test.err}}
 		if got := broken(wrapped).(*Error).Where; got != test.want {
 			t.Errorf("%v: %s, want %s", test.err, got, test.want)
 		}
+	}
+	// It is the proxy's name that does not exist, not the API server's.
+	if got := broken(&net.OpError{Op: "proxyconnect", Err: &net.OpError{Op: "dial", Err: absent}}).(*Error).Where; got != Proxy {
+		t.Errorf("%s, want %s", got, Proxy)
+	}
+}
+
+// Who is sent elsewhere does not go there with the token.
+func TestNoRedirect(t *testing.T) {
+	now := time.Now()
+	c, ca := certificate(t, "127.0.0.1", now.Add(-time.Hour), now.Add(time.Hour))
+	asked := 0
+	endpoint := serve(t, c, func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	})
+	client := New(Options{Endpoint: endpoint, CA: ca, Token: func(context.Context) (string, error) { return "secret", nil }})
+	var e *Error
+	if err := client.Get(context.Background(), "/api", &struct{}{}); !errors.As(err, &e) || e.Where != NotAPI || e.Code != http.StatusFound || asked != 1 {
+		t.Errorf("%v, asked %d times", err, asked)
 	}
 }
 

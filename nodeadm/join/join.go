@@ -52,11 +52,16 @@ type Node struct {
 	Ready   string `json:"ready"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
+	// ProviderID is empty until the cloud controller has seen the node.
+	ProviderID string `json:"providerID,omitempty"`
+	Pods       string `json:"pods,omitempty"` // how many it takes
+	// Waited is how long it took.
+	Waited time.Duration `json:"-"`
 }
 
 func (n Node) String() string {
-	text := fmt.Sprintf("joined as %s, Ready=%s", n.Name, n.Ready)
-	if n.Ready != "True" {
+	text := fmt.Sprintf("joined as %s after %s, Ready=%s", n.Name, n.Waited.Round(100*time.Millisecond), n.Ready)
+	if n.Ready != "True" && n.Message != "" {
 		text += fmt.Sprintf(" (%s: %s)", n.Reason, n.Message)
 	}
 	return text
@@ -68,15 +73,40 @@ var (
 	longInterval = 2 * time.Second
 	patience     = 15 * time.Second // until longInterval
 	reportEvery  = 10 * time.Second
+	userEvery    = 3 * time.Second // how often it is asked whom it takes the node for
 	// certain is for how long something must be in the way that no waiting mends.
-	certain = 3 * time.Second
+	certain = 5 * time.Second
 )
+
+// skew is how far off a clock has to be to explain that a token is refused.
+const skew = 5 * time.Minute
+
+const clockRemedy = "set the clock, and let chronyd or systemd-timesyncd keep it (169.254.169.123 is EC2's time service)"
 
 // obstacle is what keeps a node from joining.
 type obstacle struct {
-	cause, remedy string
+	// cause tells one obstacle from another; detail goes with it, and may be
+	// another each time: addresses, ports, times.
+	cause, detail string
+	remedy        string
 	final         bool // waiting does not mend it
 	err           error
+}
+
+func (o obstacle) String() string { return o.cause + o.detail }
+
+// watch is a wait under way.
+type watch struct {
+	Options
+	user      user // whom the API server takes the node for
+	userAsked time.Time
+}
+
+// user is somebody whom the API server knows; the zero value is nobody that it
+// would name.
+type user struct {
+	name   string
+	groups []string // nil: not known
 }
 
 // Wait waits until the API server has the Node object of this very boot, and
@@ -85,12 +115,17 @@ type obstacle struct {
 // Little ends it early: an access entry, a security group, a name may come
 // later, and kubelet goes on trying as well.
 func Wait(ctx context.Context, o Options) (Node, error) {
+	if ctx.Err() != nil {
+		return Node{}, fault.New(fault.NotJoined, "give the run more time, such as --timeout 10m", "no time was left to wait for the node to join: %w", ctx.Err())
+	}
+	w := &watch{Options: o}
 	start := time.Now()
 	var last obstacle
 	var since, reported time.Time
 	for {
-		node, now := o.look(ctx)
+		node, now := w.look(ctx)
 		if now == nil {
+			node.Waited = time.Since(start)
 			return node, nil
 		}
 		if ctx.Err() == nil || last.cause == "" { // what the end of ctx did is no obstacle
@@ -99,11 +134,11 @@ func Wait(ctx context.Context, o Options) (Node, error) {
 			}
 			if now.cause != last.cause || time.Since(reported) >= reportEvery {
 				reported = time.Now()
-				o.Report(fmt.Sprintf("not joined since %s: %s", time.Since(start).Round(time.Second), now.cause))
+				o.Report(fmt.Sprintf("not joined since %s: %s", time.Since(start).Round(time.Second), now))
 			}
 			last = *now
 		}
-		if ctx.Err() == nil && !(last.final && time.Since(since) >= certain) {
+		if !last.final || time.Since(since) < certain {
 			pause := interval
 			if time.Since(start) >= patience {
 				pause = longInterval
@@ -113,6 +148,9 @@ func Wait(ctx context.Context, o Options) (Node, error) {
 			case <-time.After(pause):
 				continue
 			}
+		}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return Node{}, fmt.Errorf("waiting for the node to join: %w", ctx.Err())
 		}
 		return Node{}, o.failure(ctx, last, time.Since(start))
 	}
@@ -128,11 +166,11 @@ func (o Options) failure(ctx context.Context, last obstacle, waited time.Duratio
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if words := complaints(o.LastWords(ctx)); len(words) > 0 {
-			last.cause += "\n  kubelet's last words:\n    " + strings.Join(words, "\n    ")
+			last.detail += "\n  kubelet's last words:\n    " + strings.Join(words, "\n    ")
 		}
 		last.remedy = "journalctl -u kubelet.service shows all that it says"
 	}
-	return fault.New(fault.NotJoined, last.remedy, "the node has not joined within %s: %s", waited, last.cause)
+	return fault.New(fault.NotJoined, last.remedy, "the node has not joined within %s: %s", waited, last)
 }
 
 // complaints are the errors among lines of kubelet's log, or else its last ones.
@@ -155,6 +193,7 @@ type nodeObject struct {
 		ProviderID string `json:"providerID"`
 	} `json:"spec"`
 	Status struct {
+		Capacity map[string]string `json:"capacity"`
 		NodeInfo struct {
 			BootID string `json:"bootID"`
 		} `json:"nodeInfo"`
@@ -165,16 +204,15 @@ type nodeObject struct {
 }
 
 // look asks once.
-func (o Options) look(ctx context.Context) (Node, *obstacle) {
+func (w *watch) look(ctx context.Context) (Node, *obstacle) {
 	var found nodeObject
-	if err := o.API.Get(ctx, "/api/v1/nodes/"+url.PathEscape(o.Node), &found); err != nil {
-		return Node{}, o.obstacleOf(ctx, err)
+	if err := w.API.Get(ctx, "/api/v1/nodes/"+url.PathEscape(w.Node), &found); err != nil {
+		return Node{}, w.obstacleOf(ctx, err)
 	}
-	if found.Status.NodeInfo.BootID != o.BootID {
-		return Node{}, &obstacle{cause: fmt.Sprintf("the Node object %s is of an earlier boot, or of another instance (providerID %q, created %s), and kubelet has not renewed it",
-			o.Node, found.Spec.ProviderID, found.Metadata.CreationTimestamp.UTC().Format(time.RFC3339))}
+	if found.Status.NodeInfo.BootID != w.BootID {
+		return Node{}, w.foreign(found)
 	}
-	node := Node{Name: o.Node, Ready: "Unknown", Reason: "NotReported"}
+	node := Node{Name: w.Node, Ready: "Unknown", Reason: "NotReported", ProviderID: found.Spec.ProviderID, Pods: found.Status.Capacity["pods"]}
 	for _, c := range found.Status.Conditions {
 		if c.Type == "Ready" {
 			node.Ready, node.Reason, node.Message = c.Status, c.Reason, c.Message
@@ -183,22 +221,41 @@ func (o Options) look(ctx context.Context) (Node, *obstacle) {
 	return node, nil
 }
 
-func (o Options) obstacleOf(ctx context.Context, err error) *obstacle {
+// foreign is a Node object that the kubelet of this boot has not written.
+func (w *watch) foreign(found nodeObject) *obstacle {
+	created := found.Metadata.CreationTimestamp.UTC().Format(time.RFC3339)
+	instance := found.Spec.ProviderID[strings.LastIndex(found.Spec.ProviderID, "/")+1:]
+	switch instance {
+	case w.Instance:
+		return &obstacle{cause: fmt.Sprintf("the Node object %s is of an earlier boot (created %s), and kubelet has not renewed it", w.Node, created)}
+	case "":
+		return &obstacle{cause: fmt.Sprintf("the Node object %s is of an earlier boot, or of another instance (created %s, without a providerID), and kubelet has not renewed it", w.Node, created)}
+	}
+	remedy := "if that instance is gone, kubectl delete node " + w.Node + "; then look at journalctl -u kubelet.service"
+	if w.Named {
+		remedy = "give each instance a name of its own, or leave --hostname-override out of kubelet's flags; " + remedy
+	}
+	return &obstacle{remedy: remedy,
+		cause: fmt.Sprintf("the Node object %s is of another instance, %s (providerID %q, created %s)", w.Node, instance, found.Spec.ProviderID, created)}
+}
+
+func (w *watch) obstacleOf(ctx context.Context, err error) *obstacle {
 	var e *kubeapi.Error
 	if !errors.As(err, &e) {
 		return &obstacle{cause: err.Error(), err: err}
 	}
-	server := address(o.Endpoint)
-	describe := fmt.Sprintf("aws eks describe-cluster --region %s --name %s --query ", o.Region, o.Cluster)
+	server := address(w.Endpoint)
+	why := ": " + err.Error()
+	describe := fmt.Sprintf("aws eks describe-cluster --region %s --name %s --query ", w.Region, w.Cluster)
 	endpointRemedy := "compare the endpoint (--apiserver-endpoint, or spec.cluster.apiServerEndpoint) with what EKS says: " + describe + "cluster.endpoint"
 	switch e.Where {
 	case kubeapi.Token:
-		return &obstacle{cause: "no token can be made: " + err.Error(), err: err}
+		return &obstacle{cause: "no token can be made", detail: why, err: err}
 	case kubeapi.Name:
-		return &obstacle{cause: fmt.Sprintf("the API server's name %s does not exist: %v", host(o.Endpoint), err),
+		return &obstacle{cause: fmt.Sprintf("the API server's name %s does not exist", host(w.Endpoint)), detail: why,
 			remedy: endpointRemedy + "; a private endpoint's name needs enableDnsSupport and enableDnsHostnames in the VPC"}
 	case kubeapi.Resolver:
-		return &obstacle{cause: fmt.Sprintf("no name server answers for the API server's name %s: %v", host(o.Endpoint), err),
+		return &obstacle{cause: fmt.Sprintf("no name server answers for the API server's name %s", host(w.Endpoint)), detail: why,
 			remedy: "check the name servers in /etc/resolv.conf, and that the VPC's DHCP options name ones that the node can reach (AmazonProvidedDNS)"}
 	case kubeapi.Refused:
 		return &obstacle{cause: "connections to the API server at " + server + " are refused", remedy: endpointRemedy + "; a firewall may refuse them too"}
@@ -208,58 +265,88 @@ func (o Options) obstacleOf(ctx context.Context, err error) *obstacle {
 	case kubeapi.Unreachable:
 		return &obstacle{cause: "there is no route to the API server at " + server, remedy: "check the routes of the node (ip route) and of its subnet: a NAT gateway for a public endpoint, or the cluster's private endpoint"}
 	case kubeapi.Proxy:
-		return &obstacle{cause: fmt.Sprintf("the proxy does not lead to the API server at %s: %v", server, err), remedy: "check the proxy's address and what it allows, or name the API server in NO_PROXY"}
+		return &obstacle{cause: "the proxy does not lead to the API server at " + server, detail: why, remedy: "check the proxy's address and what it allows, or name the API server in NO_PROXY"}
 	case kubeapi.NotTLS:
 		return &obstacle{cause: "what listens at " + server + " does not speak TLS, so it is no API server", remedy: endpointRemedy}
 	case kubeapi.NotAPI:
-		return &obstacle{cause: fmt.Sprintf("what answers at %s is no Kubernetes API server: %v", server, err), remedy: endpointRemedy}
+		return &obstacle{cause: fmt.Sprintf("what answers at %s is no Kubernetes API server", server), detail: why, remedy: endpointRemedy}
 	case kubeapi.UnknownCA:
 		return &obstacle{cause: fmt.Sprintf("the certificate of the API server at %s is not signed by the certificate authority that this node was given", server), final: true,
 			remedy: "compare the authority (--b64-cluster-ca, or spec.cluster.certificateAuthority) with what EKS says: " + describe + "cluster.certificateAuthority.data; an endpoint of another cluster, or a proxy that opens TLS, looks the same"}
 	case kubeapi.OtherHost:
-		return &obstacle{cause: fmt.Sprintf("the certificate of the API server at %s is for another name: %v", server, err), final: true, remedy: endpointRemedy}
+		return &obstacle{cause: fmt.Sprintf("the certificate of the API server at %s is for another name", server), detail: why, final: true, remedy: endpointRemedy}
 	case kubeapi.Expired:
-		return &obstacle{cause: fmt.Sprintf("the certificate of the API server at %s is not valid at this moment, which is %s by this machine's clock: %v", server, time.Now().UTC().Format(time.RFC3339), err),
-			remedy: "set the clock, and let chronyd or systemd-timesyncd keep it (169.254.169.123 is EC2's time service)"}
+		return &obstacle{cause: fmt.Sprintf("the certificate of the API server at %s is not valid by this machine's clock", server), detail: why, remedy: clockRemedy}
 	case kubeapi.Status:
-		return o.refused(ctx, e)
+		return w.refused(ctx, e)
 	}
-	return &obstacle{cause: fmt.Sprintf("the connection to the API server at %s broke: %v", server, err), remedy: endpointRemedy + "; check what is between: proxies, firewalls, network ACLs"}
+	return &obstacle{cause: fmt.Sprintf("the connection to the API server at %s broke", server), detail: why, remedy: endpointRemedy + "; check what is between: proxies, firewalls, network ACLs"}
 }
 
 // refused is an answer of the API server's that is an error.
-func (o Options) refused(ctx context.Context, e *kubeapi.Error) *obstacle {
+func (w *watch) refused(ctx context.Context, e *kubeapi.Error) *obstacle {
 	switch e.Code {
 	case http.StatusUnauthorized:
-		role := o.Role(ctx)
-		if role == "" {
-			return &obstacle{cause: "the API server answers 401: it knows nobody with these credentials", remedy: "map their role to the cluster with an access entry or in aws-auth; they come from AWS_ACCESS_KEY_ID, or from the instance's role"}
-		}
-		kind, username := "EC2_LINUX", "system:node:{{EC2PrivateDNSName}}"
-		if o.Node == o.Instance {
-			kind, username = "EC2", "system:node:{{SessionName}}"
-		}
-		return &obstacle{cause: "the API server answers 401: the cluster " + o.Cluster + " does not know the role " + role,
-			remedy: fmt.Sprintf("give it an access entry:\n    aws eks create-access-entry --cluster-name %s --principal-arn %s --type %s --region %s\n"+
-				"  or, where the cluster goes by aws-auth, add to mapRoles:\n    - rolearn: %s\n      username: %s\n      groups: [system:bootstrappers, system:nodes]\n"+
-				"  (the role's ARN, without a path, not the instance profile's); a clock that is more than 5 minutes off looks the same", o.Cluster, role, kind, o.Region, role, username)}
+		return w.unauthorized(ctx, e)
 	case http.StatusForbidden, http.StatusNotFound:
-		if wrong := o.identity(ctx, e); wrong != nil {
+		u := w.whom(ctx, e)
+		if wrong := w.wrongUser(u); wrong != nil {
 			return wrong
 		}
-		if e.Code == http.StatusNotFound {
-			return &obstacle{cause: "kubelet has not registered the node " + o.Node + " yet; the API server would let it"}
+		switch {
+		case e.Code == http.StatusForbidden:
+			return &obstacle{cause: "the API server answers 403: " + e.Message, remedy: "let the cluster's Node authorizer decide about nodes: groups system:bootstrappers and system:nodes"}
+		case u.name == "":
+			return &obstacle{cause: "kubelet has not registered the node " + w.Node + " yet, and the API server does not tell whom it takes this instance for"}
 		}
-		return &obstacle{cause: "the API server answers 403: " + e.Message, remedy: "let the cluster's Node authorizer decide about nodes: groups system:bootstrappers and system:nodes"}
+		return &obstacle{cause: "kubelet has not registered the node " + w.Node + " yet; the API server would let it"}
 	}
-	return &obstacle{cause: fmt.Sprintf("the API server answers %d: %s", e.Code, e.Message), remedy: "look at the health of the cluster's control plane; kubelet goes on trying"}
+	return &obstacle{cause: fmt.Sprintf("the API server answers %d", e.Code), detail: ": " + e.Message, remedy: "look at the health of the cluster's control plane; kubelet goes on trying"}
+}
+
+// unauthorized is an API server that does not know who asks: it does not know
+// the role, or the token is not valid at this moment.
+func (w *watch) unauthorized(ctx context.Context, e *kubeapi.Error) *obstacle {
+	role := w.Role(ctx)
+	whose := "these credentials"
+	if role != "" {
+		whose = "the role " + role
+	}
+	if off := time.Until(e.Date); !e.Date.IsZero() && off.Abs() >= skew {
+		direction := "behind"
+		if off < 0 {
+			direction = "ahead of"
+		}
+		return &obstacle{cause: "the API server answers 401, and this machine's clock is " + direction + " the API server's", detail: fmt.Sprintf(" by %s: tokens are only valid for a while after they were made", off.Abs().Round(time.Second)),
+			remedy: clockRemedy + "; if it goes on after that, the cluster does not know " + whose}
+	}
+	if role == "" {
+		return &obstacle{cause: "the API server answers 401: it knows nobody with these credentials", remedy: "map their role to the cluster with an access entry or in aws-auth; they come from AWS_ACCESS_KEY_ID, or from the instance's role"}
+	}
+	kind, username := w.mapping()
+	return &obstacle{cause: "the API server answers 401: the cluster " + w.Cluster + " does not know " + whose,
+		remedy: fmt.Sprintf("give it an access entry:\n    aws eks create-access-entry --cluster-name %s --principal-arn %s --type %s --region %s\n"+
+			"  or, where the cluster goes by aws-auth, add to mapRoles:\n    - rolearn: %s\n      username: %s\n      groups: [system:bootstrappers, system:nodes]\n"+
+			"  (the role's ARN, without a path, not the instance profile's)", w.Cluster, role, kind, w.Region, role, username)}
+}
+
+// mapping is the type of access entry that gives the instance the node's name,
+// and the username that does so in aws-auth.
+func (w *watch) mapping() (kind, username string) {
+	if w.Node == w.Instance {
+		return "EC2", "system:node:{{SessionName}}"
+	}
+	return "EC2_LINUX", "system:node:{{EC2PrivateDNSName}}"
 }
 
 var forbiddenUser = regexp.MustCompile(`User "([^"]+)"`)
 
-// identity finds out whether the API server takes the node for somebody else.
-// Where any node may read any Node object the only sign is that there is none.
-func (o Options) identity(ctx context.Context, e *kubeapi.Error) *obstacle {
+// whom finds out whom the API server takes this instance for. It is not asked
+// about that each time, since the answer hardly ever changes.
+func (w *watch) whom(ctx context.Context, e *kubeapi.Error) user {
+	if !w.userAsked.IsZero() && time.Since(w.userAsked) < userEvery {
+		return w.user
+	}
 	var review struct {
 		Status struct {
 			UserInfo struct {
@@ -268,32 +355,42 @@ func (o Options) identity(ctx context.Context, e *kubeapi.Error) *obstacle {
 			}
 		}
 	}
-	err := o.API.Post(ctx, "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+	err := w.API.Post(ctx, "/apis/authentication.k8s.io/v1/selfsubjectreviews",
 		map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}, &review)
-	user, groups := review.Status.UserInfo.Username, review.Status.UserInfo.Groups
-	if err != nil { // an API server before 1.28
-		groups = nil
+	var refused *kubeapi.Error
+	switch {
+	case err == nil:
+		w.user = user{review.Status.UserInfo.Username, review.Status.UserInfo.Groups}
+	case errors.As(err, &refused) && refused.Where == kubeapi.Status: // before 1.28 it does not know the question
+		w.user = user{}
 		if named := forbiddenUser.FindStringSubmatch(e.Message); named != nil {
-			user = named[1]
+			w.user.name = named[1]
 		}
+	default:
+		return w.user
 	}
-	const prefix = "system:node:"
-	mapping := "map its role with the groups system:bootstrappers and system:nodes and the username system:node:{{EC2PrivateDNSName}}, which an access entry of type EC2_LINUX does by itself"
-	if o.Node == o.Instance {
-		mapping = "map its role with the groups system:bootstrappers and system:nodes and the username system:node:{{SessionName}}, which an access entry of type EC2 does by itself"
-	}
-	switch name, isNode := strings.CutPrefix(user, prefix); {
-	case user == "":
+	w.userAsked = time.Now()
+	return w.user
+}
+
+// wrongUser is what is wrong with whom the API server takes this instance for.
+// Where any node may read any Node object the only sign of that is that there is
+// none.
+func (w *watch) wrongUser(u user) *obstacle {
+	kind, username := w.mapping()
+	mapping := "map its role with the groups system:bootstrappers and system:nodes and the username " + username + ", which an access entry of type " + kind + " does by itself"
+	switch name, isNode := strings.CutPrefix(u.name, "system:node:"); {
+	case u.name == "":
 		return nil
 	case !isNode:
-		return &obstacle{cause: fmt.Sprintf("the API server takes this instance for %s, which is no node", user), remedy: mapping}
-	case groups != nil && !slices.Contains(groups, "system:nodes"):
-		return &obstacle{cause: fmt.Sprintf("the API server takes this instance for %s, and that is not in the group system:nodes", user), remedy: mapping}
-	case name == o.Node:
+		return &obstacle{cause: fmt.Sprintf("the API server takes this instance for %s, which is no node", u.name), remedy: mapping}
+	case u.groups != nil && !slices.Contains(u.groups, "system:nodes"):
+		return &obstacle{cause: fmt.Sprintf("the API server takes this instance for %s, and that is not in the group system:nodes", u.name), remedy: mapping}
+	case name == w.Node:
 		return nil
 	default:
-		cause := fmt.Sprintf("the API server takes this instance for %s, and kubelet registers as %s: it refuses that", user, o.Node)
-		if o.Named {
+		cause := fmt.Sprintf("the API server takes this instance for %s, and kubelet registers as %s: it refuses that", u.name, w.Node)
+		if w.Named {
 			return &obstacle{cause: cause, remedy: "leave --hostname-override out of kubelet's flags: the name has to be the one that the cluster knows the instance by"}
 		}
 		return &obstacle{cause: cause, remedy: mapping}

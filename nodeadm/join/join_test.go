@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ type api struct {
 	user    string
 	groups  []string
 	asked   int
+	reviews int
 }
 
 func (a *api) Get(_ context.Context, path string, into any) error {
@@ -41,6 +43,7 @@ func (a *api) Get(_ context.Context, path string, into any) error {
 }
 
 func (a *api) Post(_ context.Context, path string, _, into any) error {
+	a.reviews++
 	if a.user == "" {
 		return &kubeapi.Error{Where: kubeapi.Status, Code: 404, Err: errors.New("no such resource")}
 	}
@@ -51,10 +54,17 @@ func (a *api) Post(_ context.Context, path string, _, into any) error {
 func object(boot, ready string) map[string]any {
 	return map[string]any{
 		"metadata": map[string]any{"creationTimestamp": "2026-01-02T03:04:05Z"},
-		"spec":     map[string]any{"providerID": "aws:///eu-west-1a/i-0old"},
-		"status": map[string]any{"nodeInfo": map[string]any{"bootID": boot},
+		"spec":     map[string]any{"providerID": "aws:///eu-west-1a/i-0123"},
+		"status": map[string]any{"nodeInfo": map[string]any{"bootID": boot}, "capacity": map[string]any{"pods": "29", "cpu": "2"},
 			"conditions": []any{map[string]any{"type": "Ready", "status": ready, "reason": "KubeletNotReady", "message": "cni plugin not initialized"}}},
 	}
+}
+
+// of is a Node object of another instance, or of none that is known yet.
+func of(providerID string) map[string]any {
+	o := object("other", "True")
+	o["spec"] = map[string]any{"providerID": providerID}
+	return o
 }
 
 func at(where kubeapi.Where, err string) error {
@@ -65,13 +75,28 @@ func status(code int, message string) error {
 	return &kubeapi.Error{Where: kubeapi.Status, Code: code, Message: message, Err: errors.New(message)}
 }
 
+// dated is a 401 of an API server whose clock is off by so much from ours.
+func dated(off time.Duration) error {
+	return &kubeapi.Error{Where: kubeapi.Status, Code: 401, Date: time.Now().Add(off), Err: errors.New("Unauthorized")}
+}
+
+// varied is one obstacle in words that are others each time.
+type varied struct{ *api }
+
+func (v varied) Get(ctx context.Context, path string, into any) error {
+	if err := v.api.Get(ctx, path, into); err != nil {
+		return at(kubeapi.Broken, fmt.Sprintf("read tcp 127.0.0.1:%d: connection reset by peer", v.asked))
+	}
+	return nil
+}
+
 // hasten makes the waits of a test short.
 func hasten(t *testing.T) {
-	old := []time.Duration{interval, longInterval, patience, reportEvery, certain}
+	old := []time.Duration{interval, longInterval, patience, reportEvery, userEvery, certain}
 	t.Cleanup(func() {
-		interval, longInterval, patience, reportEvery, certain = old[0], old[1], old[2], old[3], old[4]
+		interval, longInterval, patience, reportEvery, userEvery, certain = old[0], old[1], old[2], old[3], old[4], old[5]
 	})
-	interval, longInterval, patience, reportEvery, certain = time.Millisecond, 2*time.Millisecond, time.Second, time.Hour, 20*time.Millisecond
+	interval, longInterval, patience, reportEvery, userEvery, certain = time.Millisecond, 2*time.Millisecond, time.Second, time.Hour, time.Hour, 20*time.Millisecond
 }
 
 func options(a API) (Options, *[]string) {
@@ -105,6 +130,9 @@ func TestJoined(t *testing.T) {
 			node, err := Wait(ctx, o)
 			if err != nil || node.Name != name || len(*reports) != test.reports {
 				t.Errorf("%+v, %v, reports %q", node, err, *reports)
+			}
+			if node.ProviderID != "aws:///eu-west-1a/i-0123" || node.Pods != "29" || !strings.HasPrefix(node.String(), "joined as "+name+" after ") {
+				t.Errorf("%s: %+v", node, node)
 			}
 			if node.Ready == "False" && !strings.Contains(node.String(), "cni plugin not initialized") {
 				t.Errorf("%s", node)
@@ -148,7 +176,14 @@ func TestNotJoined(t *testing.T) {
 		{"403 of something else", status(403, "a webhook says no"), "system:node:" + name, nodes, nil, "403: a webhook says no", "Node authorizer"},
 		{"404 of another name", status(404, "no"), "system:node:y", nodes, nil, "takes this instance for system:node:y", "EC2_LINUX"},
 		{"404", status(404, "no"), "system:node:" + name, nodes, nil, "has not registered the node " + name + " yet; the API server would let it\n  kubelet's last words:\n    E0101 Unable to register node", "journalctl -u kubelet.service"},
-		{"an earlier life", object("other", "True"), "", nil, nil, `of an earlier boot, or of another instance (providerID "aws:///eu-west-1a/i-0old", created 2026-01-02T03:04:05Z)`, "journalctl"},
+		{"404 of an old API server", status(404, "no"), "", nil, nil, "has not registered the node " + name + " yet, and the API server does not tell whom", "journalctl -u kubelet.service"},
+		{"401 and the clock is right", dated(-time.Minute), "", nil, nil, "does not know the role " + role, "create-access-entry"},
+		{"401 and the clock is behind", dated(20 * time.Minute), "", nil, nil, "this machine's clock is behind the API server's by ", "set the clock"},
+		{"401 and the clock is ahead", dated(-20 * time.Minute), "", nil, nil, "this machine's clock is ahead of the API server's by ", "does not know the role " + role},
+		{"an earlier life", object("other", "True"), "", nil, nil, "is of an earlier boot (created 2026-01-02T03:04:05Z), and kubelet has not renewed it\n  kubelet's last words:", "journalctl -u kubelet.service"},
+		{"an earlier life of somebody", of(""), "", nil, nil, "of an earlier boot, or of another instance (created 2026-01-02T03:04:05Z", "journalctl -u kubelet.service"},
+		{"another instance", of("aws:///eu-west-1a/i-0old"), "", nil, nil, `is of another instance, i-0old (providerID "aws:///eu-west-1a/i-0old", created 2026-01-02T03:04:05Z)`, "kubectl delete node " + name},
+		{"another instance of a name that was chosen", of("aws:///eu-west-1a/i-0old"), "", nil, func(o *Options) { o.Named = true }, "is of another instance, i-0old", "leave --hostname-override out"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o, _ := options(&api{answers: []any{test.answer}, user: test.user, groups: test.groups})
@@ -187,6 +222,52 @@ func TestEndsEarly(t *testing.T) {
 	}
 }
 
+// One obstacle is told once, whatever words it comes in, and the API server is
+// not asked each time whom it takes the node for.
+func TestTellsOnce(t *testing.T) {
+	hasten(t)
+	for name, answer := range map[string]func(*api) API{
+		"varied": func(a *api) API { return varied{a} },
+		"plain":  func(a *api) API { return a },
+	} {
+		a := &api{answers: []any{status(404, "no")}, user: "system:node:y", groups: []string{"system:nodes"}}
+		o, reports := options(answer(a))
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+		_, err := Wait(ctx, o)
+		cancel()
+		if err == nil || len(*reports) != 1 || a.asked < 3 || a.reviews > 1 {
+			t.Errorf("%s: %v, asked %d times and %d times for the user, reports %q", name, err, a.asked, a.reviews, *reports)
+		}
+	}
+}
+
+// A signal ends the wait, and is no obstacle.
+func TestCancelled(t *testing.T) {
+	hasten(t)
+	interval = time.Hour
+	o, _ := options(&api{answers: []any{status(404, "no")}})
+	o.LastWords = func(context.Context) []string {
+		t.Error("kubelet is asked what it says")
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	start := time.Now()
+	if _, err := Wait(ctx, o); !errors.Is(err, context.Canceled) || fault.CodeOf(err) == fault.NotJoined || time.Since(start) > time.Second {
+		t.Errorf("%v after %v", err, time.Since(start))
+	}
+}
+
+// Where nothing could be asked any more, nothing is known either.
+func TestNoTimeLeft(t *testing.T) {
+	o, _ := options(&api{answers: []any{object(bootID, "True")}})
+	ctx, cancel := context.WithTimeout(context.Background(), 0)
+	defer cancel()
+	if _, err := Wait(ctx, o); fault.CodeOf(err) != fault.NotJoined || !strings.Contains(fault.Remedy(err), "--timeout") {
+		t.Errorf("%v", err)
+	}
+}
+
 // The answer that the end of the wait cuts off is not what was in the way.
 func TestDeadline(t *testing.T) {
 	hasten(t)
@@ -195,8 +276,9 @@ func TestDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	o.API = cutOff{a}
-	if _, err := Wait(ctx, o); !strings.Contains(err.Error(), "401") {
-		t.Errorf("%v", err)
+	start := time.Now()
+	if _, err := Wait(ctx, o); !strings.Contains(err.Error(), "401") || time.Since(start) > time.Second {
+		t.Errorf("%v after %v", err, time.Since(start))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/ownership"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
@@ -164,6 +165,10 @@ func (b *builder) node() Node {
 		n.TokensFor = b.cluster.id
 	}
 	n.Name, n.Named = b.config.Kubelet.Flag("hostname-override")
+	cloud, given := b.config.Kubelet.Flag("cloud-provider")
+	if cloud == "aws" || !given && !b.facts.Host.Kubelet.AtLeast(kubelet.ExternalCloudProvider) {
+		n.Named = false // the provider that is built in asks EC2 for the name, whatever it is told
+	}
 	if !n.Named {
 		n.Name = b.ownNodeName()
 	}
