@@ -128,6 +128,8 @@ func TestBootFromUserData(t *testing.T) {
 		"--v=2",
 		"--hostname-override=ip-192-168-18-230.eu-west-1.compute.internal",
 		"--cloud-provider=external",
+		"--image-credential-provider-config=/etc/eks/image-credential-provider/config.json",
+		"--image-credential-provider-bin-dir=/usr/bin",
 		"--node-labels=" + labels, "--max-pods=29"}
 	if diff := cmp.Diff(want, kubeletArgs(t, m)); diff != "" {
 		t.Errorf("kubelet's command line (-want +got):\n%s", diff)

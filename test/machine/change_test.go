@@ -301,7 +301,7 @@ func TestPlan(t *testing.T) {
 	}
 	files := image(t, "1.34.4")
 	files["/etc/systemd/system/nodeadm.service"] = File{Source: root + "/systemd/nodeadm.service"}
-	m := Boot(t, Options{Files: files, Simulator: instance(t, nodeConfigUserData(""))})
+	m := Boot(t, Options{Files: files, Simulator: instance(t, nodeConfigUserData("  featureGates: {FastImagePull: true} # of which nodeadm warns"))})
 	ctx := within(t, 120*time.Second)
 	m.WaitBooted(ctx)
 	unprivileged := []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "nodeadm", "plan"}
