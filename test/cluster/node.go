@@ -224,9 +224,10 @@ func (n *Node) WaitReady(ctx context.Context) (Joined, Object) {
 	}
 }
 
-// waitHeartbeat waits until kubelet has renewed the node's lease after a moment,
-// and wants the node to be Ready then. (An unchanged status is only reported
-// every five minutes.)
+// waitHeartbeat waits until kubelet has renewed the node's lease after a moment
+// and the node is Ready. (An unchanged status is only reported every five
+// minutes, but a kubelet that starts may first report that it has not asked the
+// container runtime yet.)
 func (n *Node) waitHeartbeat(ctx context.Context, after time.Time) {
 	t := n.control.t
 	t.Helper()
@@ -234,13 +235,15 @@ func (n *Node) waitHeartbeat(ctx context.Context, after time.Time) {
 		var lease struct {
 			Spec struct{ RenewTime time.Time }
 		}
-		if n.control.Get(ctx, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"+n.Name(), &lease) && lease.Spec.RenewTime.After(after) {
-			break
+		renewed := n.control.Get(ctx, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"+n.Name(), &lease) && lease.Spec.RenewTime.After(after)
+		o, _ := n.Object(ctx)
+		if renewed && o.Condition("Ready").Status == "True" {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the node is not Ready after %v: lease of %v, %+v", after, lease.Spec.RenewTime, o.Condition("Ready"))
 		}
 		time.Sleep(100 * time.Millisecond)
-	}
-	if o, _ := n.Object(ctx); o.Condition("Ready").Status != "True" {
-		t.Errorf("the node is not Ready: %+v", o.Condition("Ready"))
 	}
 }
 

@@ -19,6 +19,7 @@ func (m *Machine) Journal(unit string) string {
 	defer cancel()
 	var r Result
 	if m.running() != nil {
+		m.Run(ctx, "journalctl", "--sync") // what was printed this moment is there too
 		r = m.Run(ctx, argv...)
 	} else {
 		// The machine's own journalctl, on the disk of the machine that is off.
