@@ -21,7 +21,9 @@ import (
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
 // join waits until the API server has this node, for as long as the run may take.
-func (b *bootstrap) join(ctx context.Context) error {
+func (b *bootstrap) join(ctx context.Context) error { return b.waitJoined(ctx, b.kubeletStarted) }
+
+func (b *bootstrap) waitJoined(ctx context.Context, started func(context.Context) time.Time) error {
 	bootID, err := os.ReadFile(bootIDFile)
 	if err != nil {
 		return fault.New(fault.Unexpected, "", "%w", err)
@@ -38,6 +40,7 @@ func (b *bootstrap) join(ctx context.Context) error {
 			}
 			return fmt.Sprintf("arn:%s:iam::%s:role/%s", instance.Partition, instance.Account, name)
 		},
+		Started:   started,
 		LastWords: func(ctx context.Context) []string { return systemd.LastWords(ctx, layout.KubeletService, 50) },
 		Report:    func(message string) { b.log.Warn(message) },
 	})
@@ -47,6 +50,22 @@ func (b *bootstrap) join(ctx context.Context) error {
 	b.result.Node = &joined
 	b.log.Info(joined)
 	return nil
+}
+
+// kubeletStarted is when the kubelet that runs now was started; zero if that is
+// not known.
+func (b *bootstrap) kubeletStarted(ctx context.Context) time.Time {
+	if err := b.connect(ctx); err != nil {
+		return time.Time{}
+	}
+	state, err := b.manager.State(ctx, layout.KubeletService)
+	switch {
+	case err != nil:
+		return time.Time{}
+	case state.Active != "active":
+		return time.Now() // nothing was heard from what does not run
+	}
+	return time.Now().Add(-state.ActiveFor)
 }
 
 // clusterAPI is the API server, asked with tokens of the kind that kubelet's

@@ -43,6 +43,11 @@ func TestJoinPhase(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var tokens []string
 			api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/ip-10-0-0-5.eu-west-1.compute.internal" {
+					w.Header().Set("Content-Type", "application/json")
+					json.NewEncoder(w).Encode(map[string]any{"spec": map[string]any{"renewTime": time.Now()}})
+					return
+				}
 				if r.URL.Path != "/api/v1/nodes/ip-10-0-0-5.eu-west-1.compute.internal" {
 					t.Errorf("asked for %s", r.URL.Path)
 				}
@@ -71,7 +76,7 @@ func TestJoinPhase(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 1200*time.Millisecond)
 			defer cancel()
-			err := b.join(ctx)
+			err := b.waitJoined(ctx, func(context.Context) time.Time { return time.Time{} })
 
 			if test.knowsAt < 10 {
 				if err != nil || b.result.Node == nil || b.result.Node.Reason != "KubeletNotReady" || !strings.Contains(said.String(), "Ready=False (KubeletNotReady: cni plugin not initialized)") {

@@ -114,7 +114,9 @@ func bootOptions(c *cli.Context) (nodeadm.Options, error) {
 	if options.IMDSEndpoint, err = metadataEndpoint(c); err != nil {
 		return options, err
 	}
-	options.AWS = awsOptions()
+	if options.AWS, err = awsOptions(); err != nil {
+		return options, err
+	}
 	options.KubeletVersion = c.String("kubelet-version")
 	options.CredentialPlugin = c.String("credential-plugin")
 	if given := options.CredentialPlugin; given != "" && !slices.Contains(facts.CredentialPlugins, given) {
@@ -149,22 +151,41 @@ func metadataEndpoint(c *cli.Context) (string, error) {
 
 // awsOptions are what the environment says of AWS APIs, in the variables that
 // every AWS tool reads.
-func awsOptions() awsapi.Options {
-	endpoints := map[string]string{}
-	if os.Getenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS") != "true" {
-		for service, name := range map[string]string{"": "AWS_ENDPOINT_URL", "EC2": "AWS_ENDPOINT_URL_EC2", "EKS": "AWS_ENDPOINT_URL_EKS", "STS": "AWS_ENDPOINT_URL_STS", "ECR": "AWS_ENDPOINT_URL_ECR", "ECR PUBLIC": "AWS_ENDPOINT_URL_ECR_PUBLIC"} {
-			if value := os.Getenv(name); value != "" {
-				endpoints[service] = value
-			}
-		}
-	}
-	return awsapi.Options{
-		Endpoints:       endpoints,
-		UseFIPS:         os.Getenv("AWS_USE_FIPS_ENDPOINT") == "true",
-		UseDualStack:    os.Getenv("AWS_USE_DUALSTACK_ENDPOINT") == "true",
+func awsOptions() (awsapi.Options, error) {
+	o := awsapi.Options{
+		Endpoints:       map[string]string{},
 		AccessKeyID:     os.Getenv("AWS_ACCESS_KEY_ID"),
 		SecretAccessKey: os.Getenv("AWS_SECRET_ACCESS_KEY"),
 		SessionToken:    os.Getenv("AWS_SESSION_TOKEN"),
+	}
+	if os.Getenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS") != "true" {
+		for service, name := range map[string]string{"": "AWS_ENDPOINT_URL", "EC2": "AWS_ENDPOINT_URL_EC2", "EKS": "AWS_ENDPOINT_URL_EKS", "ECR": "AWS_ENDPOINT_URL_ECR", "ECR PUBLIC": "AWS_ENDPOINT_URL_ECR_PUBLIC"} {
+			if value := os.Getenv(name); value != "" {
+				o.Endpoints[service] = value
+			}
+		}
+	}
+	for _, pair := range [][2]string{{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}, {"AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"}} {
+		if os.Getenv(pair[0]) != "" && os.Getenv(pair[1]) == "" {
+			return o, fault.New(fault.Usage, "set both, or none to use the instance's role", "%s is set, and %s is not", pair[0], pair[1])
+		}
+	}
+	var fipsErr, dualStackErr error
+	o.UseFIPS, fipsErr = environmentSwitch("AWS_USE_FIPS_ENDPOINT")
+	o.UseDualStack, dualStackErr = environmentSwitch("AWS_USE_DUALSTACK_ENDPOINT")
+	return o, errors.Join(fipsErr, dualStackErr)
+}
+
+// environmentSwitch reads a variable that is true or false, in any case. What is
+// neither may have been meant as true.
+func environmentSwitch(name string) (bool, error) {
+	switch value := os.Getenv(name); {
+	case strings.EqualFold(value, "true"):
+		return true, nil
+	case value == "" || strings.EqualFold(value, "false"):
+		return false, nil
+	default:
+		return false, fault.New(fault.Usage, "write true or false", "%s: %q is neither true nor false", name, value)
 	}
 }
 

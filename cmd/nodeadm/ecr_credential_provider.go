@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"slices"
@@ -61,14 +62,6 @@ func ecrCredentialProvider(c *cli.Context) error {
 	if err := noOperands(c); err != nil {
 		return err
 	}
-	request, err := readImageRequest(c.App.Reader)
-	if err != nil {
-		return err
-	}
-	registry, err := awsapi.RegistryOf(request.Image)
-	if err != nil {
-		return err
-	}
 	options, err := commonOptions(c)
 	if err != nil {
 		return err
@@ -76,10 +69,21 @@ func ecrCredentialProvider(c *cli.Context) error {
 	if options.IMDSEndpoint, err = metadataEndpoint(c); err != nil {
 		return err
 	}
+	aws, err := awsOptions()
+	if err != nil {
+		return err
+	}
 	ctx, cancel := options.Limit(c.Context)
 	defer cancel()
+	request, err := readImageRequest(ctx, c.App.Reader)
+	if err != nil {
+		return err
+	}
+	registry, err := awsapi.RegistryOf(request.Image)
+	if err != nil {
+		return err
+	}
 	metadata := imds.New(imds.Options{Endpoint: options.IMDSEndpoint, Report: options.Waiting})
-	aws := awsOptions()
 	aws.IMDS, aws.Report = metadata, options.Waiting
 	if registry.Public() {
 		if aws.Region, err = region(ctx, c, metadata); err != nil {
@@ -105,12 +109,24 @@ func ecrCredentialProvider(c *cli.Context) error {
 // maxImageRequest bounds what is read of kubelet's question, in bytes.
 const maxImageRequest = 1 << 20
 
-func readImageRequest(in io.Reader) (imageRequest, error) {
+// readImageRequest reads until standard input ends, or ctx does.
+func readImageRequest(ctx context.Context, in io.Reader) (imageRequest, error) {
 	const remedy = `kubelet writes it; by hand: echo '{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderRequest", "image": "111122223333.dkr.ecr.eu-west-1.amazonaws.com/app"}' | nodeadm ecr-credential-provider`
 	var request imageRequest
-	data, err := io.ReadAll(io.LimitReader(in, maxImageRequest+1))
-	if err != nil {
-		return request, fault.New(fault.Usage, remedy, "standard input: %w", err)
+	var data []byte
+	read := make(chan error, 1)
+	go func() {
+		all, err := io.ReadAll(io.LimitReader(in, maxImageRequest+1))
+		data = all
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		if err != nil {
+			return request, fault.New(fault.Usage, remedy, "standard input: %w", err)
+		}
+	case <-ctx.Done():
+		return request, fault.New(fault.Usage, remedy, "standard input: no CredentialProviderRequest came: %w", ctx.Err())
 	}
 	if len(data) > maxImageRequest {
 		return request, fault.New(fault.Usage, remedy, "standard input: more than 1 MiB, and a CredentialProviderRequest is expected")

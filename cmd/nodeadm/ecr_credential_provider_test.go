@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/simulator"
 )
 
@@ -157,5 +160,16 @@ func TestImageCredentialsThroughProxy(t *testing.T) {
 	out, errs, code := fed(t, imageQuestion("v1", privateImage), "nodeadm", "ecr-credential-provider", "--imds-endpoint", endpoint)
 	if code != 0 || !strings.Contains(out, "registry-password") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+}
+
+// TestImageRequestNeverComes: somebody who runs it by hand gets an answer.
+func TestImageRequestNeverComes(t *testing.T) {
+	in, out := io.Pipe()
+	defer out.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := readImageRequest(ctx, in); err == nil || !strings.Contains(err.Error(), "no CredentialProviderRequest came") || fault.Remedy(err) == "" {
+		t.Error(err)
 	}
 }

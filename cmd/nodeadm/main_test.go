@@ -15,8 +15,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/urfave/cli/v2"
 
+	"github.com/eks-bootstrap/nodeadm/internal/argv"
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/simulator"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 )
 
 // TestMain lets the test binary stand in for nodeadm, so that tests see what a
@@ -413,5 +417,52 @@ func TestProxyOfTheConfiguration(t *testing.T) {
 	_, errs, code := program(t, "nodeadm", "init", "-c", "file://"+document, "--root", t.TempDir(), "--imds-endpoint", endpoint, "--kubelet-version", "1.34.4", "--timeout", "5s")
 	if diff := cmp.Diff([]string{"http://eks.invalid/clusters/ironman-2022"}, proxied); code != 0 || diff != "" {
 		t.Errorf("exit %d, through the proxy (-want +got):\n%s\n%s", code, diff, errs)
+	}
+}
+
+// TestRunFlags: user data is read with the flags that the command itself takes.
+func TestRunFlags(t *testing.T) {
+	known := map[string]argv.Arity{}
+	for _, f := range changeFlags() {
+		arity := argv.Value
+		if _, isSwitch := f.(*cli.BoolFlag); isSwitch {
+			arity = argv.Switch
+		}
+		for _, name := range f.Names() {
+			known[name] = arity
+		}
+	}
+	if diff := cmp.Diff(known, config.RunFlags); diff != "" {
+		t.Errorf("(-command +user data):\n%s", diff)
+	}
+	if _, err := config.ParseBootstrap([]string{"c", "--wait", "joined", "--timeout", "10m", "--credential-plugin=aws", "--rollback-on-failure", "--use-max-pods", "false"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAWSEnvironment: what is said of credentials and endpoints is taken, or
+// refused, and never passed over.
+func TestAWSEnvironment(t *testing.T) {
+	for _, test := range []struct {
+		environment map[string]string
+		says        string // "" if it is taken
+	}{
+		{map[string]string{"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "x"}, ""},
+		{map[string]string{"AWS_ACCESS_KEY_ID": "AKIA"}, "AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not"},
+		{map[string]string{"AWS_SECRET_ACCESS_KEY": "x"}, "AWS_SECRET_ACCESS_KEY is set, and AWS_ACCESS_KEY_ID is not"},
+		{map[string]string{"AWS_USE_FIPS_ENDPOINT": "banana"}, "AWS_USE_FIPS_ENDPOINT"},
+		{map[string]string{"AWS_USE_DUALSTACK_ENDPOINT": "1"}, "AWS_USE_DUALSTACK_ENDPOINT"},
+		{map[string]string{"AWS_USE_FIPS_ENDPOINT": "TRUE", "AWS_USE_DUALSTACK_ENDPOINT": "False"}, ""},
+	} {
+		for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT"} {
+			t.Setenv(name, test.environment[name])
+		}
+		o, err := awsOptions()
+		if (err == nil) != (test.says == "") || err != nil && (!strings.Contains(err.Error(), test.says) || fault.CodeOf(err) != fault.Usage) {
+			t.Errorf("%v: %v", test.environment, err)
+		}
+		if test.environment["AWS_USE_FIPS_ENDPOINT"] == "TRUE" && (!o.UseFIPS || o.UseDualStack) {
+			t.Errorf("%v: %+v", test.environment, o)
+		}
 	}
 }

@@ -63,7 +63,10 @@ func token(c *cli.Context) error {
 	ctx, cancel := options.Limit(c.Context)
 	defer cancel()
 	metadata := imds.New(imds.Options{Endpoint: options.IMDSEndpoint, Report: options.Waiting})
-	aws := awsOptions()
+	aws, err := awsOptions()
+	if err != nil {
+		return err
+	}
 	aws.IMDS, aws.Report = metadata, options.Waiting
 	if aws.Region, err = region(ctx, c, metadata); err != nil {
 		return err

@@ -241,6 +241,9 @@ func (r *roleCredentials) fetch(ctx context.Context) error {
 		if answer.Code != "Success" || answer.AccessKeyId == "" {
 			return fmt.Errorf("EC2 has no credentials for the role: code %q", answer.Code)
 		}
+		if past := time.Since(answer.Expiration); past > 0 && !answer.Expiration.IsZero() {
+			return fmt.Errorf("they ended at %s, and it is %s by this machine's clock", answer.Expiration.Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339))
+		}
 		r.name = role
 		r.current = aws.Credentials{
 			AccessKeyID: answer.AccessKeyId, SecretAccessKey: answer.SecretAccessKey, SessionToken: answer.Token,

@@ -357,6 +357,8 @@ func TestRoleCredentials(t *testing.T) {
 		{"no credentials yet", simulator.Fault{Match: dir + "/NodeInstanceRole", Status: 404, First: 1}},
 		{"not assumed yet", simulator.Fault{Match: dir + "/NodeInstanceRole", First: 1,
 			Body: `{"Code": "AssumeRoleUnauthorizedAccess", "Message": "EC2 cannot assume the role", "LastUpdated": "2026-01-01T00:00:00Z"}`}},
+		{"ended long ago", simulator.Fault{Match: dir + "/NodeInstanceRole", First: 1,
+			Body: `{"Code": "Success", "AccessKeyId": "ASIA", "SecretAccessKey": "x", "Token": "x", "Expiration": "2020-01-01T00:00:00Z"}`}},
 		{"busy", simulator.Fault{Match: dir, Status: 503, First: 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

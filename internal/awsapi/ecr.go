@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -104,9 +105,9 @@ func RegistryOf(image string) (Registry, error) {
 
 // isRegion tells whether text can be the name of a region. It becomes a part of
 // the host that a signed request goes to.
-func isRegion(text string) bool {
-	return text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && strings.Contains(text, "-")
-}
+func isRegion(text string) bool { return regionForm.MatchString(text) }
+
+var regionForm = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]+$`)
 
 // RegistryLogin is what a registry takes instead of a user's name and password.
 type RegistryLogin struct {

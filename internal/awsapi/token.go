@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -27,11 +27,20 @@ const (
 	emptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 )
 
+// clusterName is the form of a cluster's name, and of a local cluster's id.
+var clusterName = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_-]{0,99}$`)
+
 // Token makes a token for the API server of a cluster: a request to STS for the
 // caller's identity, signed and not sent. The API server sends it, and learns
 // who asks. expires is when a new one is needed. Nothing is sent but, where no
 // credentials are given, the requests to IMDS for those of the role.
 func (c *Client) Token(ctx context.Context, cluster string, now time.Time) (token string, expires time.Time, err error) {
+	if !isRegion(c.options.Region) { // it becomes a part of a host
+		return "", expires, fault.New(fault.Usage, "write the cluster's region as AWS does, such as eu-west-1", "%q is no region", c.options.Region)
+	}
+	if !clusterName.MatchString(cluster) {
+		return "", expires, fault.New(fault.Usage, "write the cluster's name as EKS has it: letters, digits, dashes and underscores, 100 at most", "%q is no name of a cluster", cluster)
+	}
 	credentials, err := c.credentials(ctx)
 	if err != nil {
 		return "", expires, fault.Wrap(fault.AWS, err)
@@ -69,12 +78,9 @@ func (c *Client) credentials(ctx context.Context) (aws.Credentials, error) {
 //
 // Nobody on the node goes there: the cluster's control plane does, and takes
 // tokens for the hosts it knows. These are the regional ones, and the FIPS ones
-// of the four regions that have such beside them; dual-stack hosts are not among
-// them, whatever the node's own way to AWS is.
+// of the four regions that have such beside them; dual-stack hosts and those of
+// AWS_ENDPOINT_URL are not among them, whatever the node's own way to AWS is.
 func (c *Client) stsEndpoint() string {
-	if given := c.endpoint("STS"); given != nil {
-		return strings.TrimRight(aws.ToString(given), "/")
-	}
 	name := "sts"
 	if c.options.UseFIPS && slices.Contains(fipsRegions, c.options.Region) {
 		name = "sts-fips"

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
 )
 
 var someone = Options{AccessKeyID: "AKIDEXAMPLE", SecretAccessKey: "secret", SessionToken: "session"}
@@ -51,9 +53,24 @@ func TestTokenHosts(t *testing.T) {
 	if got := presigned(t, o, time.Now()).Host; got != "sts-fips.us-east-1.amazonaws.com" {
 		t.Errorf("FIPS: %s", got)
 	}
-	o.Endpoints = map[string]string{"STS": "https://sts.example/"}
-	if got := presigned(t, o, time.Now()).String(); !strings.HasPrefix(got, "https://sts.example/?") {
-		t.Errorf("given: %s", got)
+	// The control plane goes there, whichever way the node takes.
+	o.Endpoints = map[string]string{"": "https://vpce.example/", "STS": "https://sts.example/"}
+	if got := presigned(t, o, time.Now()).Host; got != "sts-fips.us-east-1.amazonaws.com" {
+		t.Errorf("with endpoints of the node's own: %s", got)
+	}
+}
+
+func TestTokenRefuses(t *testing.T) {
+	for _, test := range []struct{ region, cluster, says string }{
+		{"", "c", "is no region"}, {"EU-WEST-1", "c", "is no region"}, {"eu-west-1 ", "c", "is no region"}, {"../evil.com/#", "c", "is no region"},
+		{"--", "c", "is no region"}, {"eu-west-1-", "c", "is no region"}, {"bogus", "c", "is no region"},
+		{"eu-west-1", "", "is no name of a cluster"}, {"eu-west-1", "bad name!!", "is no name of a cluster"}, {"eu-west-1", "c\n", "is no name of a cluster"},
+	} {
+		o := someone
+		o.Region = test.region
+		if _, _, err := New(o).Token(t.Context(), test.cluster, time.Now()); err == nil || !strings.Contains(err.Error(), test.says) || fault.Remedy(err) == "" {
+			t.Errorf("%q %q: %v", test.region, test.cluster, err)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -56,8 +57,16 @@ func ParseBootstrap(args []string) (Config, error) {
 	return FromBootstrap(values, operands)
 }
 
+// RunFlags are flags that stand in the same command line and say how to run, not
+// what the node is to be. They have no place in a configuration.
+var RunFlags = map[string]argv.Arity{
+	"wait": argv.Value, "timeout": argv.Value, "credential-plugin": argv.Value, "kubelet-version": argv.Value, "imds-endpoint": argv.Value,
+	"root": argv.Value, "log-format": argv.Value, "output": argv.Value, "o": argv.Value,
+	"dry-run": argv.Switch, "no-start": argv.Switch, "force-conflicts": argv.Switch, "rollback-on-failure": argv.Switch, "v": argv.Switch,
+}
+
 func splitBootstrap(args []string) (values map[string]string, operands []string, err error) {
-	known := map[string]argv.Arity{}
+	known := maps.Clone(RunFlags)
 	for _, f := range BootstrapFlags() {
 		known[f.Name] = argv.Value
 	}

@@ -113,7 +113,7 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 		return h, nil, err
 	}
 	h.Live, h.Before, h.Private, h.RanBefore = map[string][]byte{}, r.Before, map[string]fs.FileMode{}, r.RanBefore
-	for _, path := range append(slices.Sorted(maps.Keys(r.Before)), layout.KubeletConfig, layout.ContainerdConfig, layout.KubeletArgs, layout.KubeletExtraArgs) {
+	for _, path := range append(slices.Sorted(maps.Keys(r.Before)), layout.KubeletConfig, layout.ContainerdConfig, layout.KubeletArgs, layout.KubeletExtraArgs, layout.CredentialProvider) {
 		data, err := readIfPresent(r.Root, path)
 		if err != nil {
 			return h, nil, err

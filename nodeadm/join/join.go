@@ -31,7 +31,10 @@ type Options struct {
 	Instance string // its id
 	// BootID is /proc/sys/kernel/random/boot_id of this boot: a Node object that
 	// has another is of an earlier life.
-	BootID   string
+	BootID string
+	// Started is when the kubelet that runs now was started; nil or zero: not known.
+	// What an earlier one has told the API server is no proof that this one can.
+	Started  func(ctx context.Context) time.Time
 	Cluster  string // its name
 	Region   string
 	Endpoint string // URL of the API server
@@ -212,6 +215,9 @@ func (w *watch) look(ctx context.Context) (Node, *obstacle) {
 	if found.Status.NodeInfo.BootID != w.BootID {
 		return Node{}, w.foreign(found)
 	}
+	if silent := w.silent(ctx); silent != nil {
+		return Node{}, silent
+	}
 	node := Node{Name: w.Node, Ready: "Unknown", Reason: "NotReported", ProviderID: found.Spec.ProviderID, Pods: found.Status.Capacity["pods"]}
 	for _, c := range found.Status.Conditions {
 		if c.Type == "Ready" {
@@ -219,6 +225,42 @@ func (w *watch) look(ctx context.Context) (Node, *obstacle) {
 		}
 	}
 	return node, nil
+}
+
+// silent is a kubelet from which the API server has not heard: its lease, which
+// it renews every few seconds, is of before it was started, or has run out.
+func (w *watch) silent(ctx context.Context) *obstacle {
+	var lease struct {
+		Spec struct {
+			RenewTime            time.Time `json:"renewTime"`
+			LeaseDurationSeconds int       `json:"leaseDurationSeconds"`
+		} `json:"spec"`
+	}
+	err := w.API.Get(ctx, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"+url.PathEscape(w.Node), &lease)
+	var refused *kubeapi.Error
+	switch {
+	case errors.As(err, &refused) && refused.Where == kubeapi.Status && refused.Code == http.StatusForbidden:
+		return nil // the Node authorizer allows it; where another decides, the Node object has to do
+	case errors.As(err, &refused) && refused.Where == kubeapi.Status && refused.Code == http.StatusNotFound:
+	case err != nil:
+		return w.obstacleOf(ctx, err)
+	}
+	renewed := lease.Spec.RenewTime
+	var started time.Time
+	if w.Started != nil {
+		started = w.Started(ctx)
+	}
+	last := "never"
+	if !renewed.IsZero() {
+		last = renewed.UTC().Format(time.RFC3339)
+	}
+	switch {
+	case renewed.Before(started):
+		return &obstacle{cause: fmt.Sprintf("the API server has not heard from the kubelet that was started at %s", started.UTC().Format(time.RFC3339)), detail: ": the lease of " + w.Node + " was last renewed " + last}
+	case renewed.IsZero(), lease.Spec.LeaseDurationSeconds > 0 && time.Since(renewed) > time.Duration(lease.Spec.LeaseDurationSeconds)*time.Second:
+		return &obstacle{cause: "the API server hears no more from kubelet", detail: ": the lease of " + w.Node + " was last renewed " + last}
+	}
+	return nil
 }
 
 // foreign is a Node object that the kubelet of this boot has not written.

@@ -27,9 +27,22 @@ type api struct {
 	groups  []string
 	asked   int
 	reviews int
+	// lease is an error or when it was renewed; nil: just now.
+	lease any
 }
 
 func (a *api) Get(_ context.Context, path string, into any) error {
+	if path == "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"+name {
+		if err, failed := a.lease.(error); failed {
+			return err
+		}
+		renewed, given := a.lease.(time.Time)
+		if !given {
+			renewed = time.Now()
+		}
+		data, _ := json.Marshal(map[string]any{"spec": map[string]any{"renewTime": renewed, "leaseDurationSeconds": 40}})
+		return json.Unmarshal(data, into)
+	}
 	if want := "/api/v1/nodes/"; !strings.HasPrefix(path, want) {
 		return errors.New("asked for " + path)
 	}
@@ -291,4 +304,34 @@ func (c cutOff) Get(ctx context.Context, path string, into any) error {
 	}
 	<-ctx.Done()
 	return &kubeapi.Error{Where: kubeapi.Timeout, Err: ctx.Err()}
+}
+
+// TestSilentKubelet: a Node object of this boot is no proof that the kubelet
+// which runs now can tell the API server anything.
+func TestSilentKubelet(t *testing.T) {
+	interval, userEvery = time.Millisecond, time.Millisecond
+	started := time.Now().Add(-time.Minute)
+	for _, test := range []struct {
+		name    string
+		lease   any
+		started time.Time
+		says    string // "" if it has joined
+	}{
+		{"renewed since it was started", time.Now(), started, ""},
+		{"renewed, and nobody knows since when it runs", time.Now(), time.Time{}, ""},
+		{"renewed by the kubelet before", started.Add(-time.Second), started, "has not heard from the kubelet that was started at"},
+		{"never renewed", status(404, "no such lease"), started, "was last renewed never"},
+		{"renewed once, long ago", time.Now().Add(-41 * time.Second), started, "hears no more from kubelet"},
+		{"leases are nobody's to read", status(403, "no"), started, ""},
+		{"nobody answers any more", at(kubeapi.Refused, "connection refused"), started, "refused"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server := &api{answers: []any{object(bootID, "True")}, user: "system:node:" + name, groups: []string{"system:nodes"}, lease: test.lease}
+			_, found := (&watch{Options: Options{Node: name, BootID: bootID, Endpoint: "https://api.example", API: server,
+				Started: func(context.Context) time.Time { return test.started }}}).look(t.Context())
+			if (found == nil) != (test.says == "") || found != nil && !strings.Contains(found.String(), test.says) {
+				t.Errorf("%v, want %q", found, test.says)
+			}
+		})
+	}
 }

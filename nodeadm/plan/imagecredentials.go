@@ -1,19 +1,35 @@
 package plan
 
 import (
+	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
+	"github.com/eks-bootstrap/nodeadm/internal/doctree"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
+// The flags that lead kubelet to its image credential providers. It takes both
+// or none.
+const (
+	providerConfigFlag = "image-credential-provider-config"
+	providerDirFlag    = "image-credential-provider-bin-dir"
+)
+
+// ecrCredentialProvider is the provider that images bring.
+const ecrCredentialProvider = "ecr-credential-provider"
+
 // imageCredentials plans how kubelet gets at images in ECR, and returns the
 // flags for it. The provider program that an image brings comes first; nodeadm
-// itself is one too.
+// itself is one too. A configuration with other providers in it is the image's
+// own affair.
 func (b *builder) imageCredentials(exec string) ([]string, error) {
 	v, host := b.facts.Host.Kubelet, b.facts.Host
+	_, ownConfig := b.config.Kubelet.Flag(providerConfigFlag)
+	dir, ownDir := b.config.Kubelet.Flag(providerDirFlag)
 	program := host.CredentialProvider
 	if program == "" {
 		program = host.Nodeadm
@@ -21,26 +37,81 @@ func (b *builder) imageCredentials(exec string) ([]string, error) {
 	switch {
 	case v.Minor < kubelet.ExternalCloudProvider: // ECR credentials are built in
 		return nil, nil
-	case program == "":
-		b.warn("ecr-credential-provider is not installed: kubelet will not be able to pull from private ECR repositories")
+	case hasFlag(exec, providerConfigFlag), ownConfig:
 		return nil, nil
-	case hasFlag(exec, "image-credential-provider-config"):
+	case ownDir: // with a program of the usual name in it
+		program = path.Join(dir, ecrCredentialProvider)
+	}
+	before, err := readProviders(host.Live[layout.CredentialProvider])
+	if err != nil {
+		b.warn(fmt.Sprintf("%s cannot be read, and is written anew: %v", layout.CredentialProvider, err))
+	}
+	flags := []string{"--" + providerConfigFlag + "=" + layout.CredentialProvider, "--" + providerDirFlag + "=" + path.Dir(program)}
+	if others := before.others(path.Base(program)); len(others) > 0 {
+		if !ownDir {
+			flags[1] = "--" + providerDirFlag + "=" + path.Dir(layout.CredentialProvider)
+		}
+		b.warn(fmt.Sprintf("%s stays as it is: it names %s. Programs are taken from %s; whether one of them has passwords for ECR is up to the image",
+			layout.CredentialProvider, strings.Join(others, ", "), strings.TrimPrefix(flags[1], "--"+providerDirFlag+"=")))
+		return flags, nil
+	}
+	if program == "" {
+		b.warn("neither ecr-credential-provider nor nodeadm is installed on the image: kubelet will not be able to pull from private ECR repositories")
 		return nil, nil
 	}
-	config, err := imageCredentialProviders(program, host.CredentialProvider == "", v)
+	config, err := imageCredentialProviders(program, program == host.Nodeadm, v, before)
 	if err != nil {
 		return nil, err
 	}
 	if err := b.file(layout.CredentialProvider, config); err != nil {
 		return nil, err
 	}
-	return []string{"--image-credential-provider-config=" + layout.CredentialProvider, "--image-credential-provider-bin-dir=" + path.Dir(program)}, nil
+	return flags, nil
+}
+
+// providers are those of a configuration that stands on the node.
+type providers []struct {
+	Name string `json:"name"`
+	Args []any  `json:"args"`
+	Env  []any  `json:"env"`
+}
+
+func readProviders(data []byte) (providers, error) {
+	if data == nil {
+		return nil, nil
+	}
+	trees, problems := doctree.Parse(data, layout.CredentialProvider, 1) // YAML, of which JSON is a part
+	if len(problems) > 0 {
+		return nil, problems[0]
+	}
+	var file struct {
+		Providers providers `json:"providers"`
+	}
+	if len(trees) != 1 {
+		return nil, fmt.Errorf("%d documents, and one is expected", len(trees))
+	}
+	err := trees[0].Decode(&file)
+	return file.Providers, err
+}
+
+// others are the providers that are neither nodeadm's nor ECR's.
+func (p providers) others(own string) (names []string) {
+	for _, provider := range p {
+		ours := slices.Equal(provider.Args, []any{ecrCredentialProvider}) // nodeadm under whatever name it had
+		if provider.Name != own && provider.Name != ecrCredentialProvider && !ours {
+			names = append(names, provider.Name)
+		}
+	}
+	return names
 }
 
 // imageCredentialProviders tells kubelet when to ask a program for a login to
 // ECR, which is nodeadm itself or ecr-credential-provider. That one speaks v1
 // since the release for 1.27.
-func imageCredentialProviders(program string, own bool, v kubelet.Version) (string, error) {
+//
+// What the configuration before says of the environment and the arguments of
+// ecr-credential-provider, such as its proxy, stays.
+func imageCredentialProviders(program string, own bool, v kubelet.Version, before providers) (string, error) {
 	images := awsapi.RegistryPatterns()
 	if !own && v.Minor < 32 {
 		// Older releases of ecr-credential-provider do not know this host.
@@ -53,7 +124,15 @@ func imageCredentialProviders(program string, own bool, v kubelet.Version) (stri
 		"apiVersion":           "credentialprovider.kubelet.k8s.io/v1",
 	}
 	if own {
-		provider["args"] = []string{"ecr-credential-provider"}
+		provider["args"] = []string{ecrCredentialProvider}
+	}
+	for _, earlier := range before {
+		if len(earlier.Env) > 0 {
+			provider["env"] = earlier.Env
+		}
+		if len(earlier.Args) > 0 && !own {
+			provider["args"] = earlier.Args
+		}
 	}
 	if v.Minor < 27 {
 		provider["apiVersion"] = "credentialprovider.kubelet.k8s.io/v1alpha1"

@@ -106,6 +106,7 @@ func TestJoin(t *testing.T) {
 			if again.Metadata.UID != o.Metadata.UID {
 				t.Errorf("after the restart and the reboot there is another Node object: %s, was %s", again.Metadata.UID, o.Metadata.UID)
 			}
+			checkNode(t, n, again, kubernetes[test.kubelet], test.maxPods)
 			checkRestriction(t, n)
 			checkStaticPod(t, n)
 			if test.kubelet != "1.33" { // bootstrap.sh has no way to set kubelet's environment
@@ -127,7 +128,7 @@ func checkNode(t *testing.T, n *Node, o Object, version string, maxPods int) {
 		"providerID":          {"aws:///" + in.Zone + "/" + in.ID, o.Spec.ProviderID},
 		"capacity.pods":       {strconv.Itoa(maxPods), o.Status.Capacity["pods"]},
 		"allocatable.pods":    {strconv.Itoa(maxPods), o.Status.Allocatable["pods"]},
-		"allocatable.cpu":     {"1930m", o.Status.Allocatable["cpu"]}, // of 2 CPUs, 60 + 10 are reserved
+		"allocatable.cpu":     {allocatableCPU(t, o.Status.Capacity["cpu"]), o.Status.Allocatable["cpu"]},
 		"kubeletVersion":      {"v" + version, o.Status.NodeInfo.KubeletVersion},
 		"InternalIP":          {in.LocalIPv4, address(o, "InternalIP")},
 		"Hostname":            {in.PrivateDNSName, address(o, "Hostname")},
@@ -143,9 +144,29 @@ func checkNode(t *testing.T, n *Node, o Object, version string, maxPods int) {
 	if want := (11*maxPods + 255 + 100) << 10; reserved != want {
 		t.Errorf("%d KiB of memory are kept from pods, want %d", reserved, want)
 	}
-	if cpus := o.Status.Capacity["cpu"]; cpus != "2" {
-		t.Logf("the computer has %s CPUs: allocatable.cpu is another than of two", cpus)
+}
+
+// allocatableCPU is what pods get of a number of CPUs: of the first 60m are
+// reserved, of the second 10m, of the third and fourth 5m each, and of every
+// further one 2.5m.
+func allocatableCPU(t *testing.T, cpus string) string {
+	t.Helper()
+	n, err := strconv.Atoi(cpus)
+	if err != nil {
+		t.Fatalf("%q CPUs: %v", cpus, err)
 	}
+	reserved := 60.0
+	for i := 2; i <= n; i++ {
+		switch {
+		case i == 2:
+			reserved += 10
+		case i <= 4:
+			reserved += 5
+		default:
+			reserved += 2.5
+		}
+	}
+	return strconv.Itoa(n*1000-int(reserved)) + "m"
 }
 
 func address(o Object, kind string) string {

@@ -108,6 +108,20 @@ func TestNotJoined(t *testing.T) {
 			t.Errorf("nodeadm says that the node joined, and the API server knows %+v", o)
 		}
 	})
+	t.Run("and not by what an earlier kubelet said", func(t *testing.T) {
+		// The Node object is of this boot and Ready, and this kubelet gets no token.
+		out := n.Run(ctx, "nodeadm", "init", "--config-source", "file:///etc/kubernetes/joins.yaml", "--credential-plugin", "aws", "--wait", "joined", "--timeout", "10s")
+		if said := last(out.Stderr); out.ExitCode != 6 || !strings.Contains(said, "has not heard from the kubelet that was started at") {
+			t.Errorf("exit code %d:\n%s", out.ExitCode, out.Stderr)
+		}
+		n.MustRun(ctx, "nodeadm", "init", "--config-source", "file:///etc/kubernetes/joins.yaml", "--wait", "joined", "--timeout", "60s")
+	})
+	t.Run("nor by where the node's own way to AWS leads", func(t *testing.T) {
+		out := n.Run(ctx, "env", "AWS_ENDPOINT_URL=http://169.254.169.254", "nodeadm", "init", "--config-source", "file:///etc/kubernetes/joins.yaml", "--wait", "joined", "--timeout", "30s")
+		if out.ExitCode != 0 {
+			t.Errorf("exit code %d:\n%s", out.ExitCode, out.Stderr)
+		}
+	})
 	t.Run("or when the cause goes while nodeadm waits", func(t *testing.T) {
 		c.MapRole(ctx, "SomebodyElse", byName)
 		c.Delete(ctx, nodePath(n.Name()))
