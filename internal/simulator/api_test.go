@@ -23,11 +23,11 @@ func credentials() aws.CredentialsProvider {
 }
 
 func ec2Client(base, region string) *ec2.Client {
-	return ec2.New(ec2.Options{BaseEndpoint: &base, Region: region, Credentials: credentials(), Retryer: aws.NopRetryer{}})
+	return ec2.New(ec2.Options{BaseEndpoint: &base, Region: region, Credentials: credentials(), Retryer: aws.NopRetryer{}, HTTPClient: &http.Client{}})
 }
 
 func eksClient(base, region string) *eks.Client {
-	return eks.New(eks.Options{BaseEndpoint: &base, Region: region, Credentials: credentials(), Retryer: aws.NopRetryer{}})
+	return eks.New(eks.Options{BaseEndpoint: &base, Region: region, Credentials: credentials(), Retryer: aws.NopRetryer{}, HTTPClient: &http.Client{}})
 }
 
 func wantAPIError(t *testing.T, err error, status int, code string) {
