@@ -81,6 +81,10 @@ var (
 	certain = 5 * time.Second
 )
 
+// leaseDuration is for how long kubelet's lease holds, unless it is configured
+// otherwise.
+const leaseDuration = 40 * time.Second
+
 // skew is how far off a clock has to be to explain that a token is refused.
 const skew = 5 * time.Minute
 
@@ -202,8 +206,20 @@ type nodeObject struct {
 		} `json:"nodeInfo"`
 		Conditions []struct {
 			Type, Status, Reason, Message string
+			LastHeartbeatTime             time.Time `json:"lastHeartbeatTime"`
 		} `json:"conditions"`
 	} `json:"status"`
+}
+
+// heard is when kubelet is known to have written the object.
+func (o nodeObject) heard() time.Time {
+	heard := o.Metadata.CreationTimestamp
+	for _, c := range o.Status.Conditions {
+		if c.LastHeartbeatTime.After(heard) {
+			heard = c.LastHeartbeatTime
+		}
+	}
+	return heard
 }
 
 // look asks once.
@@ -215,7 +231,7 @@ func (w *watch) look(ctx context.Context) (Node, *obstacle) {
 	if found.Status.NodeInfo.BootID != w.BootID {
 		return Node{}, w.foreign(found)
 	}
-	if silent := w.silent(ctx); silent != nil {
+	if silent := w.silent(ctx, found); silent != nil {
 		return Node{}, silent
 	}
 	node := Node{Name: w.Node, Ready: "Unknown", Reason: "NotReported", ProviderID: found.Spec.ProviderID, Pods: found.Status.Capacity["pods"]}
@@ -227,9 +243,20 @@ func (w *watch) look(ctx context.Context) (Node, *obstacle) {
 	return node, nil
 }
 
-// silent is a kubelet from which the API server has not heard: its lease, which
-// it renews every few seconds, is of before it was started, or has run out.
-func (w *watch) silent(ctx context.Context) *obstacle {
+// silent is a kubelet from which the API server has not heard: neither the Node
+// object nor the lease, which it renews every few seconds, was written since it
+// was started, or the lease has run out.
+func (w *watch) silent(ctx context.Context, object nodeObject) *obstacle {
+	var started time.Time
+	if w.Started != nil {
+		started = w.Started(ctx)
+	}
+	heard := object.heard()
+	// Such times are whole seconds. A kubelet that has just made its Node object
+	// may take some more of them to make its lease.
+	if !started.IsZero() && heard.After(started.Truncate(time.Second)) && time.Since(heard) < leaseDuration {
+		return nil
+	}
 	var lease struct {
 		Spec struct {
 			RenewTime            time.Time `json:"renewTime"`
@@ -246,10 +273,6 @@ func (w *watch) silent(ctx context.Context) *obstacle {
 		return w.obstacleOf(ctx, err)
 	}
 	renewed := lease.Spec.RenewTime
-	var started time.Time
-	if w.Started != nil {
-		started = w.Started(ctx)
-	}
 	last := "never"
 	if !renewed.IsZero() {
 		last = renewed.UTC().Format(time.RFC3339)
@@ -257,7 +280,7 @@ func (w *watch) silent(ctx context.Context) *obstacle {
 	switch {
 	case renewed.Before(started):
 		return &obstacle{cause: fmt.Sprintf("the API server has not heard from the kubelet that was started at %s", started.UTC().Format(time.RFC3339)), detail: ": the lease of " + w.Node + " was last renewed " + last}
-	case renewed.IsZero(), lease.Spec.LeaseDurationSeconds > 0 && time.Since(renewed) > time.Duration(lease.Spec.LeaseDurationSeconds)*time.Second:
+	case renewed.IsZero(), time.Since(renewed) > max(leaseDuration, time.Duration(lease.Spec.LeaseDurationSeconds)*time.Second):
 		return &obstacle{cause: "the API server hears no more from kubelet", detail: ": the lease of " + w.Node + " was last renewed " + last}
 	}
 	return nil

@@ -310,7 +310,7 @@ func (c cutOff) Get(ctx context.Context, path string, into any) error {
 // which runs now can tell the API server anything.
 func TestSilentKubelet(t *testing.T) {
 	interval, userEvery = time.Millisecond, time.Millisecond
-	started := time.Now().Add(-time.Minute)
+	started, created := time.Now().Add(-time.Minute), time.Now().Add(-10*time.Second)
 	for _, test := range []struct {
 		name    string
 		lease   any
@@ -322,11 +322,17 @@ func TestSilentKubelet(t *testing.T) {
 		{"renewed by the kubelet before", started.Add(-time.Second), started, "has not heard from the kubelet that was started at"},
 		{"never renewed", status(404, "no such lease"), started, "was last renewed never"},
 		{"renewed once, long ago", time.Now().Add(-41 * time.Second), started, "hears no more from kubelet"},
+		{"no lease yet, and a Node object that is new", status(404, "no such lease"), created.Add(-2 * time.Second), ""},
+		{"no lease yet, and a Node object of before", status(404, "no such lease"), created.Add(2 * time.Second), "was last renewed never"},
 		{"leases are nobody's to read", status(403, "no"), started, ""},
 		{"nobody answers any more", at(kubeapi.Refused, "connection refused"), started, "refused"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			server := &api{answers: []any{object(bootID, "True")}, user: "system:node:" + name, groups: []string{"system:nodes"}, lease: test.lease}
+			node := object(bootID, "True")
+			if test.started.After(started) {
+				node["metadata"] = map[string]any{"creationTimestamp": created.UTC().Format(time.RFC3339)}
+			}
+			server := &api{answers: []any{node}, user: "system:node:" + name, groups: []string{"system:nodes"}, lease: test.lease}
 			_, found := (&watch{Options: Options{Node: name, BootID: bootID, Endpoint: "https://api.example", API: server,
 				Started: func(context.Context) time.Time { return test.started }}}).look(t.Context())
 			if (found == nil) != (test.says == "") || found != nil && !strings.Contains(found.String(), test.says) {
