@@ -14,3 +14,14 @@ var KubeletService string
 //
 //go:embed sys-fs-bpf.mount
 var BPFMount string
+
+// Nodeadm is nodeadm.service, which makes the instance a node at every boot.
+//
+//go:embed nodeadm.service
+var Nodeadm string
+
+// NodeadmAfterScripts is nodeadm-after-scripts.service: the same, but only when
+// the scripts in user data have run.
+//
+//go:embed nodeadm-after-scripts.service
+var NodeadmAfterScripts string

@@ -61,7 +61,7 @@ func newApp() *cli.App {
 		Version: versionText(),
 		Commands: []*cli.Command{
 			initCommand(), bootstrapCommand(), planCommand(), statusCommand(), historyCommand(), rollbackCommand(), resetCommand(),
-			configCommand(), maxPodsCommand(), tokenCommand(), ecrCredentialProviderCommand(), simulateCommand(), versionCommand(),
+			configCommand(), imageCommand(), maxPodsCommand(), tokenCommand(), ecrCredentialProviderCommand(), simulateCommand(), versionCommand(),
 		},
 		// A comma is an ordinary character in a path.
 		DisableSliceFlagSeparator: true,

@@ -25,15 +25,9 @@ import (
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
-// Where an image step records versions, so that no boot has to page in two
-// large binaries only to ask them.
-const (
-	kubeletVersionFile    = "/etc/eks/kubelet-version.txt"
-	containerdVersionFile = "/etc/eks/containerd-version.txt"
-	// containerdTemplate is where AL2 images keep their containerd configuration;
-	// user data edits it before calling bootstrap.sh.
-	containerdTemplate = "/etc/eks/containerd/containerd-config.toml"
-)
+// containerdTemplate is where AL2 images keep their containerd configuration;
+// user data edits it before calling bootstrap.sh.
+const containerdTemplate = "/etc/eks/containerd/containerd-config.toml"
 
 // Where programs may be, best first.
 var (
@@ -215,11 +209,11 @@ func kubeletVersion(ctx context.Context, r HostRequest) (kubelet.Version, error)
 	const remedy = "install kubelet on the image, or name its version with --kubelet-version"
 	said, source := r.KubeletVersion, "--kubelet-version"
 	if said == "" {
-		recorded, err := readIfPresent(r.Root, kubeletVersionFile)
+		recorded, err := readIfPresent(r.Root, layout.KubeletVersion)
 		if err != nil {
 			return kubelet.Version{}, err
 		}
-		said, source = strings.TrimSpace(string(recorded)), kubeletVersionFile
+		said, source = strings.TrimSpace(string(recorded)), layout.KubeletVersion
 	}
 	if said == "" {
 		out, path, err := askVersion(ctx, r.Root, kubeletPaths)
@@ -245,7 +239,7 @@ func containerdVersion(ctx context.Context, r HostRequest) (string, error) {
 	if r.ContainerdVersion != "" {
 		return r.ContainerdVersion, nil
 	}
-	said, err := readIfPresent(r.Root, containerdVersionFile)
+	said, err := readIfPresent(r.Root, layout.ContainerdVersion)
 	if err != nil {
 		return "", err
 	}
@@ -258,9 +252,31 @@ func containerdVersion(ctx context.Context, r HostRequest) (string, error) {
 	}
 	m := containerdVersionPattern.FindSubmatch(said)
 	if m == nil {
-		return "", fault.New(fault.Usage, "record it in "+containerdVersionFile, "version of containerd: none in %q", strings.TrimSpace(string(said)))
+		return "", fault.New(fault.Usage, "record it in "+layout.ContainerdVersion, "version of containerd: none in %q", strings.TrimSpace(string(said)))
 	}
 	return string(m[1]), nil
+}
+
+// Versions asks the programs of an image for their versions, whatever is
+// recorded there. What cannot be found out is an error, and the other one is
+// still told.
+func Versions(ctx context.Context, root rootfs.Root) (kubeletVersion, containerdVersion string, err error) {
+	said, path, kubeletErr := askVersion(ctx, root, kubeletPaths)
+	if kubeletErr == nil {
+		v, err := kubelet.ParseVersion(said)
+		if kubeletVersion = v.String(); err != nil {
+			kubeletVersion, kubeletErr = "", fmt.Errorf("%s --version: %w", path, err)
+		}
+	}
+	said, path, containerdErr := askVersion(ctx, root, containerdPaths)
+	if containerdErr == nil {
+		if m := containerdVersionPattern.FindStringSubmatch(said); m != nil {
+			containerdVersion = m[1]
+		} else {
+			containerdErr = fmt.Errorf("%s --version: no version in %q", path, strings.TrimSpace(said))
+		}
+	}
+	return kubeletVersion, containerdVersion, errors.Join(kubeletErr, containerdErr)
 }
 
 // askVersion runs a program of the image with --version.

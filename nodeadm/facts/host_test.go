@@ -69,10 +69,10 @@ func TestVersions(t *testing.T) {
 	}{
 		{name: "recorded, and nothing is run",
 			image: map[string]string{"/usr/bin/kubelet": fails, "/usr/bin/containerd": fails,
-				kubeletVersionFile: "v1.31.2-eks-abc\n", containerdVersionFile: "containerd github.com/containerd/containerd v1.7.27 05044ec\n"},
+				layout.KubeletVersion: "v1.31.2-eks-abc\n", layout.ContainerdVersion: "containerd github.com/containerd/containerd v1.7.27 05044ec\n"},
 			kubelet: kubelet.Version{Major: 1, Minor: 31, Patch: 2}, containerd: "1.7.27"},
 		{name: "recorded bare",
-			image:   map[string]string{"/usr/bin/kubelet": fails, kubeletVersionFile: "1.31.2", containerdVersionFile: "2.0.5\n"},
+			image:   map[string]string{"/usr/bin/kubelet": fails, layout.KubeletVersion: "1.31.2", layout.ContainerdVersion: "2.0.5\n"},
 			kubelet: kubelet.Version{Major: 1, Minor: 31, Patch: 2}, containerd: "2.0.5"},
 		{name: "asked",
 			image: map[string]string{"/usr/bin/kubelet": says("Kubernetes v1.30.4-eks-a737599"),
@@ -83,7 +83,7 @@ func TestVersions(t *testing.T) {
 				"/usr/local/bin/containerd": says("containerd containerd.io 1.6.33 abc")},
 			kubelet: kubelet.Version{Major: 1, Minor: 30, Patch: 4}, containerd: "1.6.33"},
 		{name: "said",
-			image:   map[string]string{"/usr/bin/kubelet": fails, kubeletVersionFile: "1.31.2", containerdVersionFile: "2.0.5"},
+			image:   map[string]string{"/usr/bin/kubelet": fails, layout.KubeletVersion: "1.31.2", layout.ContainerdVersion: "2.0.5"},
 			request: HostRequest{KubeletVersion: "v1.29", ContainerdVersion: "1.7.0"},
 			kubelet: kubelet.Version{Major: 1, Minor: 29}, containerd: "1.7.0"},
 	} {
@@ -112,13 +112,13 @@ func TestKubeletVersionUnusable(t *testing.T) {
 		{"does not run", map[string]string{"/usr/bin/kubelet": fails}, "", "/usr/bin/kubelet --version: exit status 1", "--kubelet-version"},
 		{"not a program", map[string]string{"/usr/bin/kubelet": "text"}, "", "/usr/bin/kubelet --version", "--kubelet-version"},
 		{"answers nonsense", map[string]string{"/usr/bin/kubelet": says("hello")}, "", "/usr/bin/kubelet --version", "1.34.4"},
-		{"recorded nonsense", map[string]string{"/usr/bin/kubelet": "", kubeletVersionFile: "latest\n"}, "", kubeletVersionFile, "1.34.4"},
+		{"recorded nonsense", map[string]string{"/usr/bin/kubelet": "", layout.KubeletVersion: "latest\n"}, "", layout.KubeletVersion, "1.34.4"},
 		{"said nonsense", map[string]string{"/usr/bin/kubelet": ""}, "newest", "--kubelet-version", "1.34.4"},
 		{"too old", map[string]string{"/usr/bin/kubelet": ""}, "1.21.14", "kubelet v1.21.14 is not supported", "from 1.22 to"},
 		{"too new", map[string]string{"/usr/bin/kubelet": ""}, "1.99.0", "kubelet v1.99.0 is not supported", "from 1.22 to"},
 		{"another major", map[string]string{"/usr/bin/kubelet": ""}, "2.30.0", "kubelet v2.30.0 is not supported", "from 1.22 to"},
 		{"said, and not installed", nil, "1.30.0", "/usr/bin/kubelet does not exist", "install kubelet"},
-		{"the record is a directory", map[string]string{kubeletVersionFile + "/x": ""}, "", kubeletVersionFile, "regular file"},
+		{"the record is a directory", map[string]string{layout.KubeletVersion + "/x": ""}, "", layout.KubeletVersion, "regular file"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, _, err := host(t, HostRequest{Root: image(t, test.image), KubeletVersion: test.said, ContainerdVersion: "1.7.0"})
@@ -143,7 +143,7 @@ func TestContainerdVersionUnknown(t *testing.T) {
 		{"not installed", nil, "/usr/bin/containerd does not exist"},
 		{"does not run", map[string]string{"/usr/bin/containerd": fails}, "exit status 1"},
 		{"answers nonsense", map[string]string{"/usr/bin/containerd": says("containerd dev")}, `none in "containerd dev"`},
-		{"recorded nonsense", map[string]string{containerdVersionFile: "unknown\n"}, `none in "unknown"`},
+		{"recorded nonsense", map[string]string{layout.ContainerdVersion: "unknown\n"}, `none in "unknown"`},
 	} {
 		h, _, err := host(t, HostRequest{Root: image(t, test.image), KubeletVersion: "1.30.0", Simulated: true})
 		if err != nil || h.Containerd != "" || h.ContainerdUnknown == nil || !strings.Contains(h.ContainerdUnknown.Error(), test.says) {

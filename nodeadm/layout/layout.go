@@ -32,6 +32,21 @@ const (
 	KubeletHealthPort    = 10248
 )
 
+// What an image of nodes has.
+const (
+	Program             = "/usr/bin/nodeadm"
+	Nodeadm             = "/etc/systemd/system/nodeadm.service"
+	NodeadmAfterScripts = "/etc/systemd/system/nodeadm-after-scripts.service"
+	BootstrapScript     = "/etc/eks/bootstrap.sh"
+	MaxPodsScript       = "/etc/eks/max-pods-calculator.sh"
+	ModulesLoad         = "/etc/modules-load.d/90-nodeadm.conf"
+	NetworkSysctl       = "/etc/sysctl.d/90-nodeadm-network.conf"
+	// KubeletVersion and ContainerdVersion record versions, so that no boot has to
+	// page in two large binaries only to ask them.
+	KubeletVersion    = "/etc/eks/kubelet-version.txt"
+	ContainerdVersion = "/etc/eks/containerd-version.txt"
+)
+
 // The agent's own state.
 const (
 	// DropInDir holds NodeConfig documents that are merged over user data.
