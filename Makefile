@@ -1,6 +1,8 @@
 # The ways in: `make run` shows what nodeadm does, `make test` proves it.
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
+# The length of the hash is said, since git would take it from the number of
+# objects in this clone.
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --abbrev=12 --dirty 2>/dev/null || echo 0.0.0-dev)
 COMMIT  := $(shell git rev-parse --verify -q HEAD || echo unknown)
 # The date of the commit, not of the build: two builds of one commit are equal.
 DATE    := $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
@@ -15,10 +17,14 @@ SMALL := $(foreach path,github.com mvdan.cc go.yaml.in sigs.k8s.io,-gcflags='$(p
 GOBUILD := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) $(SMALL) -buildvcs=false -ldflags "$(LDFLAGS)"
 BIN     := bin/nodeadm
 
-# Modules besides the agent's own; each keeps its dependencies to itself.
-MODULES := data/refresh test/machine/standin test/celdiff test/authenticator
+# What a release is made for, and where it goes.
+ARCHS := amd64 arm64
+DIST  := dist
 
-.PHONY: build run test test-go test-faults test-machine test-cluster lint generate fuzz clean
+# Modules besides the agent's own; each keeps its dependencies to itself.
+MODULES := data/refresh packer/package test/machine/standin test/celdiff test/authenticator
+
+.PHONY: build run test test-go test-faults test-machine test-cluster lint release release-check generate fuzz clean
 
 build: ## the static binary, bin/nodeadm
 	$(GOBUILD) -o $(BIN) ./cmd/nodeadm
@@ -49,6 +55,13 @@ lint: ## formatting, vet, staticcheck
 	go vet ./...
 	go tool -modfile=test/lint/go.mod staticcheck ./...
 	for module in $(MODULES); do (cd $$module && go vet ./...) || exit 1; done
+
+release: ## packages, checksums and what is in them, in dist/; the same bytes from the same commit
+	$(foreach arch,$(ARCHS),GOOS=linux GOARCH=$(arch) GOAMD64=v1 GOARM64=v8.0 $(GOBUILD) -o bin/linux_$(arch)/nodeadm ./cmd/nodeadm &&) true
+	cd packer/package && go run . -version '$(VERSION)' -date '$(DATE)' -binaries $(abspath bin) -dist $(abspath $(DIST)) $(ARCHS)
+
+release-check: ## two releases of HEAD, from two directories, are equal
+	packer/package/check.sh
 
 generate: ## the embedded tables from their sources
 	go generate ./...
