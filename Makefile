@@ -32,10 +32,10 @@ build: ## the static binary, bin/nodeadm
 run: build ## a bootstrap on this machine, against a simulated instance
 	bin/nodeadm simulate
 
-test: lint test-go test-faults test-machine test-cluster ## everything; as root the machines too
+test: lint test-go test-faults test-machine test-cluster release-check ## everything; as root the machines too
 
 test-go: build ## all tests that need no machine
-	go test -tags $(TAGS) $$(go list ./... | grep -v '/test/\(machine\|faults\|cluster\)$$')
+	go test -tags $(TAGS) $$(go list ./... | grep -v '/test/\(machine\|faults\|cluster\|release\)$$')
 	for module in $(MODULES); do (cd $$module && go test ./...) || exit 1; done
 
 test-faults: build ## a kill and a disk error at every change of the disk
@@ -44,7 +44,7 @@ test-faults: build ## a kill and a disk error at every change of the disk
 
 test-machine: build ## tests on a booted systemd; needs root and Debian's tools
 	test/machine/prepare.sh
-	go test -tags $(TAGS) -timeout 25m -v ./test/machine/...
+	go test -tags $(TAGS) -timeout 25m -v ./test/machine/... ./test/release
 
 test-cluster: build ## nodes that join a control plane; needs what test-machine needs, and minutes the first time
 	test/machine/prepare.sh
