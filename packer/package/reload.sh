@@ -2,5 +2,5 @@
 # After units came or went: have systemd read them, where it runs. Nothing is
 # started, and nothing is enabled.
 if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload
+	systemctl daemon-reload || :
 fi

@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	rpm "github.com/sassoftware/go-rpmutils"
 )
 
 // TestPackageVersion goes from the oldest to the newest.
@@ -30,6 +32,9 @@ func TestPackageVersion(t *testing.T) {
 		got, err := packageVersion(c.described, date)
 		if err != nil || got != c.want {
 			t.Errorf("%s: %q, %v, want %q", c.described, got, err, c.want)
+		}
+		if previous != "" && rpm.Vercmp(previous, got) >= 0 {
+			t.Errorf("to rpm %s is not older than %s", previous, got)
 		}
 		if dpkg, err := exec.LookPath("dpkg"); err == nil && previous != "" {
 			if err := exec.Command(dpkg, "--compare-versions", previous, "lt", got).Run(); err != nil {
