@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
@@ -18,7 +19,7 @@ var traces = []string{
 	// cloud-init's memory, by which it would take the copy for the same instance.
 	"/var/lib/cloud/*", "/etc/netplan/50-cloud-init.yaml", "/etc/network/interfaces.d/50-cloud-init*", "/etc/systemd/network/10-cloud-init-*",
 	// Names and keys.
-	"/var/lib/dbus/machine-id", "/etc/ssh/ssh_host_*", "/root/.ssh/authorized_keys", "/home/*/.ssh/authorized_keys", "/var/lib/systemd/random-seed",
+	"/etc/hostname", "/var/lib/dbus/machine-id", "/etc/ssh/ssh_host_*", "/root/.ssh/authorized_keys", "/home/*/.ssh/authorized_keys", "/var/lib/systemd/random-seed",
 	"/var/lib/systemd/credential.secret",
 	// Network.
 	"/var/lib/dhcp/*", "/var/lib/dhclient/*", "/var/lib/NetworkManager/*", "/run/systemd/netif/leases/*", "/etc/udev/rules.d/70-persistent-net.rules",
@@ -34,7 +35,7 @@ var traces = []string{
 }
 
 // needCloudInit are those of the traces that only cloud-init makes anew.
-var needCloudInit = map[string]bool{"/etc/ssh/ssh_host_*": true, "/root/.ssh/authorized_keys": true, "/home/*/.ssh/authorized_keys": true}
+var needCloudInit = map[string]bool{"/etc/hostname": true, "/etc/ssh/ssh_host_*": true, "/root/.ssh/authorized_keys": true, "/home/*/.ssh/authorized_keys": true}
 
 // Traces finds what belongs to the one instance that an image was made on,
 // besides what nodeadm's own runs wrote, which a reset takes back.
@@ -66,6 +67,11 @@ func Clean(root rootfs.Root) ([]Change, error) {
 	found, err := Traces(root)
 	if err != nil {
 		return nil, err
+	}
+	if root.Live() {
+		// Or it writes the end of this very boot where the next one begins. Without
+		// journald, or with one that is older than 243, there is no harm in it.
+		exec.Command("journalctl", "--relinquish-var").Run()
 	}
 	var changes []Change
 	for _, path := range found {

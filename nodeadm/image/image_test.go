@@ -33,6 +33,7 @@ func image(t *testing.T) (rootfs.Root, Options) {
 		"etc/machine-id":                               "0123456789abcdef0123456789abcdef\n",
 		"usr/bin/cloud-init":                           "",
 		"var/lib/cloud/instances/i-0123/user-data.txt": "secret",
+		"etc/hostname":                                 "ip-10-0-0-1\n",
 		"etc/ssh/ssh_host_rsa_key":                     "secret",
 		"home/ec2-user/.ssh/authorized_keys":           "key",
 		"var/lib/kubelet/pki/kubelet.crt":              "x",
@@ -185,6 +186,7 @@ func TestClean(t *testing.T) {
 	want := []Change{
 		{"/var/lib/kubelet/pki", "remove"},
 		{"/var/lib/cloud/instances", "remove"},
+		{"/etc/hostname", "remove"},
 		{"/etc/ssh/ssh_host_rsa_key", "remove"},
 		{"/home/ec2-user/.ssh/authorized_keys", "remove"},
 		{"/var/log/journal/abc", "remove"},

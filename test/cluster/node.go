@@ -23,6 +23,8 @@ type NodeOptions struct {
 	UserData string
 	// World, if set, changes the simulated instance.
 	World func(*simulator.World)
+	// Bare: nodeadm is not on the image yet.
+	Bare bool
 	// Files are on the image besides what every node needs.
 	Files map[string]machine.File
 }
@@ -50,10 +52,8 @@ func (c *ControlPlane) StartNode(o NodeOptions) *Node {
 		c.t.Fatal(err)
 	}
 	files := map[string]machine.File{
-		"/usr/bin/nodeadm":      {Source: machine.BuildNodeadm(c.t)},
-		"/etc/eks/bootstrap.sh": {Link: "/usr/bin/nodeadm"},
-		"/usr/bin/kubelet":      {Source: Build(c.t, o.Kubelet, "kubelet")},
-		"/opt/cni/bin":          {Link: "/usr/lib/cni"},
+		"/usr/bin/kubelet": {Source: Build(c.t, o.Kubelet, "kubelet")},
+		"/opt/cni/bin":     {Link: "/usr/lib/cni"},
 		"/etc/cni/net.d/10-ptp.conflist": {Content: `{"cniVersion": "0.3.1", "name": "pods", "plugins": [{"type": "ptp",
   "ipam": {"type": "host-local", "ranges": [[{"subnet": "192.168.64.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}` + "\n"},
 		"/etc/hosts": {Content: "127.0.0.1 localhost\n" + Address + " " + Host + "\n"},
@@ -65,6 +65,10 @@ func (c *ControlPlane) StartNode(o NodeOptions) *Node {
 		// On EC2 the network is there when the instance boots; here the cable is
 		// laid in the first milliseconds of it.
 		"/etc/systemd/system/" + machine.SimulatorUnit + ".d/network.conf": {Content: "[Service]\nExecStartPre=bash -c 'until ip -4 address show dev " + cable + " 2>/dev/null | grep -q inet && ip route | grep -q default; do sleep 0.01; done'\n"},
+	}
+	if !o.Bare {
+		files["/usr/bin/nodeadm"] = machine.File{Source: machine.BuildNodeadm(c.t)}
+		files["/etc/eks/bootstrap.sh"] = machine.File{Link: "/usr/bin/nodeadm"}
 	}
 	for path, f := range o.Files {
 		files[path] = f
@@ -98,6 +102,24 @@ func (n *Node) connect() {
 func (n *Node) Reboot() {
 	n.control.t.Helper()
 	n.Machine.Reboot()
+	n.connect()
+}
+
+// Become turns a machine that is off into another instance, of which the control
+// plane is told too, and powers it on.
+func (n *Node) Become(ctx context.Context, change func(*simulator.World)) {
+	t := n.control.t
+	t.Helper()
+	change(&n.World)
+	document, err := n.World.Document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	world := machine.File{Content: string(document), Mode: 0o600}
+	n.WriteFile("/etc/nodeadm-test/world.yaml", world)
+	n.control.WriteFile("/etc/cluster/world.yaml", world)
+	n.control.MustRun(ctx, "systemctl", "restart", "aws.service")
+	n.PowerOn()
 	n.connect()
 }
 

@@ -1,11 +1,7 @@
-// Package release installs what `make release` makes.
 package release
 
 import (
 	"context"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,26 +12,10 @@ import (
 	"github.com/eks-bootstrap/nodeadm/test/machine"
 )
 
-// deb makes the release for this computer's architecture and returns the path
-// of its deb.
-func deb(t *testing.T) string {
-	t.Helper()
-	dist := t.TempDir()
-	out, err := exec.Command("make", "--silent", "-C", "../..", "release", "ARCHS="+runtime.GOARCH, "DIST="+dist).CombinedOutput()
-	if err != nil {
-		t.Fatalf("make release: %v\n%s", err, out)
-	}
-	found, err := filepath.Glob(filepath.Join(dist, "*_"+runtime.GOARCH+".deb"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("%v, %v", found, err)
-	}
-	return found[0]
-}
-
 // TestDeb installs the package on a machine, uses it, and takes it away again.
 func TestDeb(t *testing.T) {
 	machine.Require(t)
-	m := machine.Boot(t, machine.Options{Files: map[string]machine.File{"/var/nodeadm.deb": {Source: deb(t)}}})
+	m := machine.Boot(t, machine.Options{Files: map[string]machine.File{"/var/nodeadm.deb": {Source: Deb(t)}}})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	m.WaitBooted(ctx)
