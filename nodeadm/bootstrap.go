@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"github.com/eks-bootstrap/nodeadm/nodeadm/activate"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/apply"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/disks"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/join"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
@@ -121,6 +121,8 @@ type Result struct {
 	// Left are files that are not wanted any more and that somebody has changed.
 	Left []string
 	Done []activate.Done
+	// Disks is what was done to instance store volumes, or would be.
+	Disks []disks.Step
 	// Steps is what a preview would do to units, in order.
 	Steps []activate.Step
 	// Interrupted: an earlier run was cut short, and the next one undoes it.
@@ -189,6 +191,7 @@ func Preview(ctx context.Context, c config.Config, o Options) (Result, error) {
 	err := b.run(ctx, []phase{
 		{"facts", true, b.gather},
 		{"plan", true, b.build},
+		{"disks", c.LocalDisks != "", b.previewDisks},
 		{"compare", true, b.compare},
 		{"journal", true, b.interrupted},
 		{"units", b.starts(), b.previewUnits},
@@ -361,9 +364,6 @@ func (b *bootstrap) build(context.Context) (err error) {
 	return nil
 }
 
-// disksProgram is the image's own program for instance store volumes.
-const disksProgram = "/usr/bin/setup-local-disks"
-
 // disks prepares instance store volumes before anything is written to where
 // they will be mounted.
 func (b *bootstrap) disks(ctx context.Context) error {
@@ -371,14 +371,40 @@ func (b *bootstrap) disks(ctx context.Context) error {
 		b.log.Warn("instance store volumes are left alone: nothing is started")
 		return nil
 	}
-	if !b.root.Exists(disksProgram) {
-		return fault.New(fault.Usage, "leave --local-disks out, or install that program on the image", "--local-disks %s: %s does not exist", b.config.LocalDisks, disksProgram)
+	if err := b.connect(ctx); err != nil {
+		return err
 	}
-	out, err := exec.CommandContext(ctx, disksProgram, b.result.Plan.Disks...).CombinedOutput()
-	if err != nil {
-		return fault.New(fault.Disk, "", "%s %s: %w: %s", disksProgram, b.config.LocalDisks, err, strings.TrimSpace(string(out)))
+	node := disks.Node{Root: b.root, Manager: b.manager, Report: func(s string) { b.log.Info(s) }}
+	decision, err := node.Run(ctx, b.wantedDisks())
+	b.noteDisks(decision)
+	return err
+}
+
+// previewDisks tells what a run would do to instance store volumes.
+func (b *bootstrap) previewDisks(ctx context.Context) error {
+	if !b.starts() {
+		b.log.Warn("instance store volumes are left alone: nothing is started")
+		return nil
 	}
-	return nil
+	decision, err := disks.Node{Root: b.root}.Preview(ctx, b.wantedDisks())
+	if errors.Is(err, fs.ErrPermission) {
+		b.log.Warnf("only root can see what would be done to instance store volumes: %v", err)
+		return nil
+	}
+	b.noteDisks(decision)
+	return err
+}
+
+func (b *bootstrap) wantedDisks() disks.Wanted {
+	storage := b.config.Instance.LocalStorage
+	return disks.Wanted{Strategy: b.config.LocalDisks, Path: storage.MountPath, Disabled: storage.DisabledMounts}
+}
+
+func (b *bootstrap) noteDisks(d disks.Decision) {
+	b.result.Disks = d.Steps
+	for _, note := range d.Notes {
+		b.log.Info(note)
+	}
 }
 
 // compare tells the plan from what stands on the node.

@@ -16,6 +16,7 @@ import (
 	"github.com/eks-bootstrap/nodeadm/nodeadm/activate"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/apply"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/disks"
 )
 
 func planCommand() *cli.Command {
@@ -76,6 +77,7 @@ func preview(c *cli.Context, wanted config.Config, options nodeadm.Options) erro
 type previewed struct {
 	Pending   bool              `json:"changesPending"`
 	Files     []previewedFile   `json:"files"`
+	Disks     []disks.Step      `json:"disks"`
 	Units     []activate.Step   `json:"units"`
 	Left      []string          `json:"left"`
 	Conflicts []previewConflict `json:"conflicts"`
@@ -114,8 +116,8 @@ func newOwner(root string) string {
 
 func newPreview(r nodeadm.Result, owner string) previewed {
 	p := previewed{
-		Pending: len(r.Changes) > 0 || len(r.Steps) > 0 || r.Interrupted,
-		Files:   []previewedFile{}, Units: append([]activate.Step{}, r.Steps...), Left: append([]string{}, r.Left...),
+		Pending: len(r.Changes) > 0 || len(r.Disks) > 0 || len(r.Steps) > 0 || r.Interrupted,
+		Files:   []previewedFile{}, Disks: append([]disks.Step{}, r.Disks...), Units: append([]activate.Step{}, r.Steps...), Left: append([]string{}, r.Left...),
 		Conflicts: []previewConflict{}, Warnings: append([]string{}, r.Plan.Warnings...),
 		MaxPods: nodeadm.MaxPods{Pods: r.Plan.MaxPods.Effective, Source: r.Plan.MaxPods.Source, Arithmetic: r.Plan.MaxPods.Arithmetic},
 	}
@@ -234,6 +236,9 @@ func (p previewed) print(w io.Writer) {
 	for _, message := range p.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", strings.ReplaceAll(message, "\n", "\n  "))
 	}
+	for _, s := range p.Disks {
+		fmt.Fprintln(w, s)
+	}
 	for _, s := range p.Units {
 		fmt.Fprintf(w, "%s %s: %s\n", s.Action, s.Unit, s.Why)
 	}
@@ -254,5 +259,9 @@ func (p previewed) print(w io.Writer) {
 	if len(parts) == 0 {
 		parts = []string{"none to change"}
 	}
-	fmt.Fprintf(w, "\nfiles: %s; units: %d to do; nothing was changed\n", strings.Join(parts, ", "), len(p.Units))
+	steps := ""
+	if len(p.Disks) > 0 {
+		steps = fmt.Sprintf("; disks: %d to do", len(p.Disks))
+	}
+	fmt.Fprintf(w, "\nfiles: %s%s; units: %d to do; nothing was changed\n", strings.Join(parts, ", "), steps, len(p.Units))
 }

@@ -33,8 +33,6 @@ type Plan struct {
 	// HealthURL is where kubelet answers when it is well; "" if the
 	// configuration switches that off.
 	HealthURL string
-	// Disks are the arguments for setting up instance store volumes, nil for none.
-	Disks []string
 	// Warnings are for people: what was assumed, and what will not work.
 	Warnings []string
 }
@@ -93,7 +91,6 @@ type Options struct {
 func Build(c config.Config, f facts.Facts, o Options) (Plan, error) {
 	b := &builder{config: c, facts: f, force: o.ForceConflicts}
 	b.plan.Warnings = slices.Clone(f.Warnings)
-	b.plan.Disks = disks(c)
 	if c.FastImagePull {
 		b.warn("the feature gate FastImagePull has no effect in this version: images are pulled as usual")
 	}
@@ -189,24 +186,4 @@ func (b *builder) ownNodeName() string {
 
 func (b *builder) clusterCA() error {
 	return b.file(layout.CACertificate, string(b.cluster.ca))
-}
-
-// disks are the arguments of the image's program for instance store volumes.
-func disks(c config.Config) []string {
-	if c.LocalDisks == "" {
-		return nil
-	}
-	storage := c.Instance.LocalStorage
-	args := []string{c.LocalDisks}
-	if storage.MountPath != "" {
-		args = append(args, "--dir", storage.MountPath)
-	}
-	for _, flag := range []struct{ mount, flag string }{
-		{"PodLogs", "--no-bind-pods-logs"}, {"Containerd", "--no-bind-containerd"}, {"SOCI", "--no-bind-soci"},
-	} {
-		if slices.Contains(storage.DisabledMounts, flag.mount) {
-			args = append(args, flag.flag)
-		}
-	}
-	return args
 }
