@@ -229,15 +229,15 @@ func printFiles(w io.Writer, files []previewedFile) {
 }
 
 func (p previewed) print(w io.Writer) {
+	for _, s := range p.Disks {
+		fmt.Fprintln(w, s)
+	}
 	printFiles(w, p.Files)
 	for _, path := range p.Left {
 		fmt.Fprintf(w, "left: %s is not wanted any more, and was changed by hand\n", path)
 	}
 	for _, message := range p.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", strings.ReplaceAll(message, "\n", "\n  "))
-	}
-	for _, s := range p.Disks {
-		fmt.Fprintln(w, s)
 	}
 	for _, s := range p.Units {
 		fmt.Fprintf(w, "%s %s: %s\n", s.Action, s.Unit, s.Why)
