@@ -447,7 +447,7 @@ func (d *decider) foreign(device Device) {
 	for _, s := range device.Signatures {
 		switch {
 		case s.Type == "linux_raid_member" && device.Member != nil:
-			held = append(held, fmt.Sprintf("a part of the %s array %q", device.Member.Level, device.Member.Name))
+			held = append(held, fmt.Sprintf("a part of the array %q", device.Member.Name))
 		default:
 			held = append(held, s.String())
 		}

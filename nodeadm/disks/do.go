@@ -54,7 +54,11 @@ var programs = map[Action]string{Create: "mdadm", Assemble: "mdadm", Format: "mk
 // Run makes the disks what is wanted, and says what it did.
 func (n Node) Run(ctx context.Context, w Wanted) (done Decision, err error) {
 	r := &runner{Node: n}
-	defer func() { err = errors.Join(err, r.startAgain(ctx)) }()
+	defer func() {
+		if again := r.startAgain(ctx); again != nil {
+			err = errors.Join(err, again)
+		}
+	}()
 	for {
 		d, err := n.Preview(ctx, w)
 		if err != nil {
