@@ -35,6 +35,7 @@ run: build ## a bootstrap on this machine, against a simulated instance
 test: lint test-go test-faults test-machine test-cluster release-check ## everything; as root the machines too
 
 test-go: build ## all tests that need no machine
+	test/machine/prepare.sh
 	go test -tags $(TAGS) $$(go list ./... | grep -v '/test/\(machine\|faults\|cluster\|release\)$$')
 	for module in $(MODULES); do (cd $$module && go test ./...) || exit 1; done
 
