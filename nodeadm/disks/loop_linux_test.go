@@ -60,11 +60,16 @@ func inside(t *testing.T, volumes int) *lab {
 		if err != nil || !strings.HasPrefix(device, "/dev/loop") {
 			t.Fatalf("losetup: %v: %s", err, out)
 		}
-		t.Cleanup(func() {
-			if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
-				t.Errorf("losetup --detach %s: %v: %s", device, err, out)
-			}
-		})
+		// The kernel gives it up when it is closed for the last time: also those of a
+		// test that is killed.
+		open, err := os.Open(device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { open.Close() })
+		if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
+			t.Fatalf("losetup --detach %s: %v: %s", device, err, out)
+		}
 		loops = append(loops, filepath.Base(device))
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m")

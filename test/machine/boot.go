@@ -24,6 +24,10 @@ type Options struct {
 	// the computer has, and the privileges that kubelet needs beside them.
 	Controllers bool
 
+	// Volumes is the number of NVMe instance store volumes: loop devices, with
+	// udev's links to them. The test is skipped where the kernel cannot do that.
+	Volumes int
+
 	// Hostname is the name the machine starts with; empty means a unique one.
 	Hostname string
 }
@@ -69,7 +73,10 @@ func Boot(t testing.TB, o Options) *Machine {
 	t.Helper()
 	Require(t)
 	name := fmt.Sprintf("nodeadm-test-%d-%d", os.Getpid(), serial.Add(1))
-	d, err := newDisk(o.Controllers)
+	if o.Volumes > 0 {
+		requireVolumes(t)
+	}
+	d, err := newDisk(o.Controllers, o.Volumes)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -88,6 +95,15 @@ func Boot(t testing.TB, o Options) *Machine {
 		files["/etc/cloud/cloud-init.disabled"] = File{}
 	} else {
 		for path, f := range o.Simulator.files() {
+			files[path] = f
+		}
+	}
+	volumes, err := d.volumes()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if len(volumes) > 0 {
+		for path, f := range volumeFiles(volumes) {
 			files[path] = f
 		}
 	}

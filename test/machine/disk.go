@@ -28,7 +28,7 @@ type disk struct {
 	done   <-chan error
 }
 
-func newDisk(controllers bool) (*disk, error) {
+func newDisk(controllers bool, volumes int) (*disk, error) {
 	lower, err := rootfs()
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func newDisk(controllers bool) (*disk, error) {
 		return nil, err
 	}
 	cmd := exec.Command("unshare", "--mount", "--propagation", "private",
-		"sh", "-eu", "-c", diskScript, "disk.sh", lower, dir, flag(controllers))
+		"sh", "-eu", "-c", diskScript, "disk.sh", lower, dir, flag(controllers), strconv.Itoa(volumes))
 	var stderr lockedBuffer
 	cmd.Stderr = &stderr
 	stdin, err := cmd.StdinPipe()
@@ -81,6 +81,12 @@ func flag(on bool) string {
 
 // root is the disk as the host sees it, whether the machine runs or not.
 func (d *disk) root() string { return d.host(d.dir + "/root") }
+
+// volumes are the devices of the instance store volumes.
+func (d *disk) volumes() ([]string, error) {
+	text, err := os.ReadFile(d.host(d.dir + "/volumes"))
+	return strings.Fields(string(text)), err
+}
 
 // host translates a path of the keeper's mount namespace.
 func (d *disk) host(path string) string { return "/proc/" + strconv.Itoa(d.keeper) + "/root" + path }

@@ -1,10 +1,12 @@
 # Assembles a machine's disk and keeps it for as long as standard input stays
 # open, which is for as long as the test process lives. Run as
-# "sh -eu disk.sh LOWER DIR CONTROLLERS" in a mount namespace of its own;
-# CONTROLLERS is 1 for a machine that needs the resource controllers.
+# "sh -eu disk.sh LOWER DIR CONTROLLERS VOLUMES" in a mount namespace of its own;
+# CONTROLLERS is 1 for a machine that needs the resource controllers, VOLUMES the
+# number of its instance store volumes.
 lower=$1
 dir=$2
 controllers=$3
+volumes=$4
 
 # One unified hierarchy, on hosts with cgroup v1, v2 or both: nspawn looks here
 # to see which kind to give the machine. Only where a machine needs the
@@ -41,6 +43,17 @@ mount -t overlay -o "lowerdir=$lower,upperdir=$dir/upper,workdir=$dir/scratch" o
 # take an overlay as the upper layer of another. A directory beside it outlives
 # power-off as the rest of the disk does.
 mount --bind "$dir/containerd" "$dir/root/var/lib/containerd"
+
+# The volumes are loop devices over sparse files. The kernel gives them up when
+# this process, which has them open, and the machine have ended.
+: >"$dir/volumes"
+for n in $(seq "$volumes"); do
+	truncate -s 512M "$dir/volume$n"
+	loop=$(losetup --find --show "$dir/volume$n")
+	eval "exec $((n + 2))<\"$loop\""
+	losetup --detach "$loop"
+	echo "$loop" >>"$dir/volumes"
+done
 
 echo ready
 exec cat

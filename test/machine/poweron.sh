@@ -32,6 +32,9 @@ if [ "$controllers" = 1 ]; then
 	export SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes
 	set -- --capability=all --bind=/dev/kmsg '--system-call-filter=@keyring bpf'
 fi
+while read -r volume; do
+	set -- "$@" --bind="$volume"
+done <"$dir/volumes"
 
 # The identifier of a Xen instance is how cloud-init knows EC2 when it sees no
 # firmware tables, as in a container; only on EC2 does it ask for session tokens.

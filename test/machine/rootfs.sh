@@ -13,8 +13,8 @@ debootstrap --arch="$arch" --variant=minbase \
 
 # In a second step: debootstrap configures python3-cryptography before what it
 # depends on, and gives up.
-echo "apt-get: cloud-init, and what a cluster needs" >&3
-chroot "$dir" apt-get install --yes --no-install-recommends cloud-init containernetworking-plugins etcd-server iptables
+echo "apt-get: cloud-init, what a cluster needs, and filesystems" >&3
+chroot "$dir" apt-get install --yes --no-install-recommends cloud-init containernetworking-plugins etcd-server iptables xfsprogs
 
 echo "configuring" >&3
 # The simulated metadata service is the only source there is. cloud-init's own
