@@ -1,5 +1,5 @@
 // Package examples checks the user data in this folder as nodeadm config check
-// does, and the commands in it.
+// does, and that the commands which the guides tell are there.
 package examples
 
 import (
@@ -305,7 +305,8 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestCommands gives every nodeadm command of the Image Builder component to the program with --help behind it: flags that do not
+// TestCommands gives every nodeadm command of the guides and of the Image
+// Builder component to the program with --help behind it: flags that do not
 // exist are refused, and nothing is run.
 func TestCommands(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "nodeadm")
@@ -330,6 +331,7 @@ func TestCommands(t *testing.T) {
 		return ""
 	}
 	for path, scripts := range map[string][]string{
+		"../migration.md": codeOf(read(t, "../migration.md")),
 		component:         commandsOf(t, component),
 	} {
 		count := 0
@@ -376,6 +378,16 @@ func commandsOf(t *testing.T, path string) (scripts []string) {
 				t.Fatal(err)
 			}
 			scripts = append(scripts, inputs.Commands...)
+		}
+	}
+	return scripts
+}
+
+// codeOf is the indented code of a Markdown text.
+func codeOf(text string) (scripts []string) {
+	for line := range strings.Lines(text) {
+		if code, found := strings.CutPrefix(line, "    "); found {
+			scripts = append(scripts, code)
 		}
 	}
 	return scripts
