@@ -305,6 +305,40 @@ func TestReadme(t *testing.T) {
 	}
 }
 
+// TestMigration makes sure that the guide leaves out no flag of bootstrap.sh
+// and no field of the API.
+func TestMigration(t *testing.T) {
+	text := read(t, "../migration.md")
+	for _, flag := range config.BootstrapFlags() {
+		if flag.Name != "kube-reserved-policy" && !strings.Contains(text, "`--"+flag.Name) { // that one is nodeadm's own
+			t.Errorf("migration.md does not mention --%s", flag.Name)
+		}
+	}
+	fields := 0
+	var visit func(path string, kind reflect.Type)
+	visit = func(path string, kind reflect.Type) {
+		for i := range kind.NumField() {
+			field := kind.Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			switch {
+			case strings.HasSuffix(field.Tag.Get("doc"), " Extension."):
+			case field.Type.Kind() == reflect.Struct:
+				visit(path+name+".", field.Type)
+			case strings.Contains(path, "."):
+				fields++
+				// A row may name several fields of one parent, or those of a map.
+				if !strings.Contains(text, "`"+path+name+"`") && !strings.Contains(text, "`"+path+name+".") && !strings.Contains(text, ", `"+name+"` |") {
+					t.Errorf("migration.md does not mention %s%s", path, name)
+				}
+			}
+		}
+	}
+	visit("", reflect.TypeFor[config.NodeConfig]())
+	if fields < 15 {
+		t.Errorf("only %d fields were looked at", fields)
+	}
+}
+
 // TestCommands gives every nodeadm command of the guides and of the Image
 // Builder component to the program with --help behind it: flags that do not
 // exist are refused, and nothing is run.
