@@ -30,6 +30,10 @@ type Options struct {
 
 	// Hostname is the name the machine starts with; empty means a unique one.
 	Hostname string
+
+	// Recipe is a shell script that builds another disk than rootfs.sh does, and
+	// is run as that is.
+	Recipe string
 }
 
 // controllersService makes the controllers writable for the machine: nspawn
@@ -76,7 +80,10 @@ func Boot(t testing.TB, o Options) *Machine {
 	if o.Volumes > 0 {
 		requireVolumes(t)
 	}
-	d, err := newDisk(o.Controllers, o.Volumes)
+	if o.Recipe == "" {
+		o.Recipe = rootfsRecipe
+	}
+	d, err := newDisk(o.Recipe, o.Controllers, o.Volumes)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}

@@ -28,8 +28,8 @@ type disk struct {
 	done   <-chan error
 }
 
-func newDisk(controllers bool, volumes int) (*disk, error) {
-	lower, err := rootfs()
+func newDisk(recipe string, controllers bool, volumes int) (*disk, error) {
+	lower, err := rootfs(recipe)
 	if err != nil {
 		return nil, err
 	}

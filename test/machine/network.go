@@ -19,6 +19,23 @@ func Connect(a *Machine, nameA string, b *Machine, nameB string) {
 	}
 }
 
+// Listen listens on an address of the machine's, until the machine is powered off
+// or the listener closed.
+func (m *Machine) Listen(network, address string) (l net.Listener, err error) {
+	p := m.running()
+	if p == nil {
+		return nil, net.ErrClosed
+	}
+	inside := inNetworkOf(p.leader, func() error {
+		l, err = net.Listen(network, address)
+		return nil
+	})
+	if inside != nil {
+		return nil, inside
+	}
+	return l, err
+}
+
 // Dial connects to an address as it is seen from the machine. Names are not
 // resolved.
 func (m *Machine) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {

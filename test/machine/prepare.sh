@@ -1,10 +1,11 @@
 #!/bin/sh
 # Install what the machine tests and those with loop devices need, on Debian and as root. Elsewhere the
-# tests say themselves what is missing, and that they were left out.
+# tests say themselves what is missing, and that they were left out. Arguments are more of what is
+# needed, as PROGRAM:PACKAGE.
 set -eu
 missing=
 for pair in debootstrap:debootstrap systemd-nspawn:systemd-container ip:iproute2 unshare:util-linux file:file \
-	losetup:mount mkfs.xfs:xfsprogs mdadm:mdadm; do
+	losetup:mount mkfs.xfs:xfsprogs mdadm:mdadm "$@"; do
 	command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair##*:}"
 done
 [ -n "$missing" ] || exit 0

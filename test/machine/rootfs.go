@@ -19,23 +19,28 @@ import (
 //go:embed rootfs.sh
 var rootfsRecipe string
 
-// rootfs returns the directory of the machine's disk, building it first if
-// this computer has never done so. It is the lower layer of every machine and
-// is never written to.
-var rootfs = sync.OnceValues(func() (string, error) {
-	cache, err := cacheDir()
-	if err != nil {
-		return "", err
-	}
-	arch, err := debianArch()
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256([]byte(arch + "\n" + rootfsRecipe))
-	return cachedTree(filepath.Join(cache, fmt.Sprintf("rootfs-%x", sum[:6])), func(dir, log string) error {
-		return buildRootfs(dir, log, arch)
-	})
-})
+var rootfses sync.Map // recipe → func() (string, error)
+
+// rootfs returns the directory of a machine's disk, building it first if this
+// computer has never done so. It is the lower layer of machines and is never
+// written to.
+func rootfs(recipe string) (string, error) {
+	once, _ := rootfses.LoadOrStore(recipe, sync.OnceValues(func() (string, error) {
+		cache, err := cacheDir()
+		if err != nil {
+			return "", err
+		}
+		arch, err := debianArch()
+		if err != nil {
+			return "", err
+		}
+		sum := sha256.Sum256([]byte(arch + "\n" + recipe))
+		return cachedTree(filepath.Join(cache, fmt.Sprintf("rootfs-%x", sum[:6])), func(dir, log string) error {
+			return buildRootfs(dir, log, arch, recipe)
+		})
+	}))
+	return once.(func() (string, error))()
+}
 
 // cacheDir is where everything this package keeps between runs lies.
 func cacheDir() (string, error) {
@@ -106,7 +111,7 @@ func exists(path string) bool {
 // mounts /proc in the tree: a build that is killed must leave neither mounts
 // (removing the tree would then walk into the host's /proc) nor a debootstrap
 // that goes on writing.
-func buildRootfs(dir, log, arch string) error {
+func buildRootfs(dir, log, arch, recipe string) error {
 	out, err := os.Create(log)
 	if err != nil {
 		return err
@@ -118,7 +123,7 @@ func buildRootfs(dir, log, arch string) error {
 	}
 	defer steps.Close()
 	cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc",
-		"--propagation", "private", "sh", "-eu", "-c", rootfsRecipe, "rootfs.sh", dir, arch)
+		"--propagation", "private", "sh", "-eu", "-c", recipe, "rootfs.sh", dir, arch)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = out, out, []*os.File{stepsWriter}
 	start := time.Now()
 	progress(start, "building the machine's disk, once, in 1 to 2 minutes; log in %s", log)
