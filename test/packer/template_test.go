@@ -1,0 +1,107 @@
+// Package packer tests the templates in packer/: that they are valid, and that
+// their provisioners make an image.
+package packer
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/eks-bootstrap/nodeadm/test/machine"
+)
+
+// require ends the test where a program is missing, as machine.Require does.
+func require(t *testing.T, program string) {
+	t.Helper()
+	_, err := exec.LookPath(program)
+	switch {
+	case err == nil:
+	case os.Getenv("CI") == "true":
+		t.Fatalf("%v, and CI=true forbids to skip", err)
+	default:
+		t.Skipf("\n*** SKIPPED: %s: %v ***", t.Name(), err)
+	}
+}
+
+// packer is a command line, with the environment that it needs and no traffic
+// but that of the build.
+func packer(t *testing.T, argv ...string) *exec.Cmd {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "CHECKPOINT_DISABLE=1"}
+	return cmd
+}
+
+// variables are what has to be said for every image.
+func variables(pkg, pkgSum, kubeletURL, kubeletSum string) []string {
+	return []string{
+		"-var=nodeadm_package=" + pkg, "-var=nodeadm_sha256=" + pkgSum,
+		"-var=kubernetes_version=1.34.4", "-var=kubelet_url=" + kubeletURL, "-var=kubelet_sha256=" + kubeletSum,
+	}
+}
+
+var sources = []string{"al2023", "debian-12", "ubuntu-2204", "ubuntu-2404"}
+
+func TestValidate(t *testing.T) {
+	require(t, "packer")
+	templates := machine.Source(t, "packer")
+	pkg := filepath.Join(t.TempDir(), "nodeadm.deb")
+	if err := os.WriteFile(pkg, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sum := strings.Repeat("0123456789abcdef", 4)
+	good := variables(pkg, sum, "https://example.com/kubelet", sum)
+	validate := func(more ...string) (string, error) {
+		args := slices.Concat([]string{"packer", "validate"}, good, more, []string{templates})
+		out, err := packer(t, args...).CombinedOutput()
+		return string(out), err
+	}
+	for _, source := range sources {
+		for _, arch := range []string{"amd64", "arm64"} {
+			if out, err := validate("-only=amazon-ebs."+source, "-var=arch="+arch); err != nil {
+				t.Errorf("%s, %s: %v\n%s", source, arch, err, out)
+			}
+		}
+	}
+	// All of them at once, which also says that there are no others.
+	out, err := packer(t, "packer", "inspect", templates).CombinedOutput()
+	if err != nil || strings.Count(string(out), "  amazon-ebs.") != len(sources) {
+		t.Errorf("inspect: %v\n%s", err, out)
+	}
+	for what, broken := range map[string]string{
+		"Nodeadm_sha256 has to be":  "-var=nodeadm_sha256=0123",
+		"Kubelet_sha256 has to be":  "-var=kubelet_sha256=" + sum + "0",
+		"Arch has to be":            "-var=arch=x86_64",
+		"no such file or directory": "-var=nodeadm_package=" + pkg + "x",
+		"kubelet_version":           "-var=kubelet_version=1.34.4",
+	} {
+		if out, err := validate(broken); err == nil || !strings.Contains(out, what) {
+			t.Errorf("%s: %v, without %q\n%s", broken, err, what, out)
+		}
+	}
+	for i := range good {
+		args := slices.Concat([]string{"packer", "validate"}, slices.Delete(slices.Clone(good), i, i+1), []string{templates})
+		if out, err := packer(t, args...).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("Unset variable")) {
+			t.Errorf("without %s: %v\n%s", good[i], err, out)
+		}
+	}
+	for _, dir := range []string{templates, filepath.Join(templates, "plugins")} {
+		if out, err := packer(t, "packer", "fmt", "-check", "-diff", dir).CombinedOutput(); err != nil {
+			t.Errorf("packer fmt: %v\n%s", err, out)
+		}
+	}
+}
+
+func TestScripts(t *testing.T) {
+	require(t, "shellcheck")
+	scripts, err := filepath.Glob(machine.Source(t, "packer/scripts/*.sh"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("%v, %v", scripts, err)
+	}
+	if out, err := exec.Command("shellcheck", append([]string{"--enable=quote-safe-variables"}, scripts...)...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
