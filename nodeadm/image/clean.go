@@ -84,6 +84,11 @@ func Clean(root rootfs.Root) ([]Change, error) {
 		}
 		changes = append(changes, Change{path, "remove"})
 	}
+	disabled, err := disableNode(root)
+	changes = append(changes, disabled...)
+	if err != nil {
+		return changes, err
+	}
 	// Empty, not absent: systemd then makes a new one and remembers it, and does
 	// not reset every unit to its preset as at the very first boot.
 	const machineID = "/etc/machine-id"
@@ -100,6 +105,29 @@ func Clean(root rootfs.Root) ([]Change, error) {
 	}
 	if err != nil {
 		return changes, fault.New(fault.Disk, "", "%s: %w", machineID, err)
+	}
+	return changes, nil
+}
+
+// disableNode takes from the next boot the units that a run enabled and that a
+// reset has taken back. It left them enabled, since it does not talk to systemd
+// where nothing is to be started.
+func disableNode(root rootfs.Root) ([]Change, error) {
+	var changes []Change
+	for _, unit := range []string{layout.KubeletService, layout.BPFMountService} {
+		path := wants("multi-user.target", unit)
+		early := unit == layout.KubeletService && !root.Exists(layout.Kubeconfig) // it would start before nodeadm
+		if link(root, path) == "" || root.Exists(path) && !early {
+			continue
+		}
+		host, err := root.Target(path)
+		if err == nil {
+			err = os.Remove(host)
+		}
+		if err != nil {
+			return changes, fault.New(fault.Disk, "", "%s: %w", path, err)
+		}
+		changes = append(changes, Change{path, "unlink"})
 	}
 	return changes, nil
 }

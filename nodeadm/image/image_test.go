@@ -179,6 +179,16 @@ func TestCheck(t *testing.T) {
 
 func TestClean(t *testing.T) {
 	root, _ := image(t)
+	// What a reset that starts nothing leaves enabled.
+	wants := filepath.Join(string(root), "etc/systemd/system/multi-user.target.wants")
+	if err := os.MkdirAll(wants, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, unit := range []string{"kubelet.service", "sys-fs-bpf.mount", "ssh.service"} {
+		if err := os.Symlink("/etc/systemd/system/"+unit, filepath.Join(wants, unit)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	changes, err := Clean(root)
 	if err != nil {
 		t.Fatal(err)
@@ -190,6 +200,8 @@ func TestClean(t *testing.T) {
 		{"/etc/ssh/ssh_host_rsa_key", "remove"},
 		{"/home/ec2-user/.ssh/authorized_keys", "remove"},
 		{"/var/log/journal/abc", "remove"},
+		{"/etc/systemd/system/multi-user.target.wants/kubelet.service", "unlink"},
+		{"/etc/systemd/system/multi-user.target.wants/sys-fs-bpf.mount", "unlink"},
 		{"/etc/machine-id", "empty"},
 	}
 	if diff := cmp.Diff(want, changes); diff != "" {
