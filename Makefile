@@ -24,7 +24,7 @@ DIST  := dist
 # Modules besides the agent's own; each keeps its dependencies to itself.
 MODULES := data/refresh packer/package test/machine/standin test/celdiff test/authenticator
 
-.PHONY: build run test test-go test-faults test-machine test-cluster lint release release-check generate fuzz clean
+.PHONY: build run test test-go test-faults test-machine test-cluster test-packer lint release release-check generate fuzz clean
 
 build: ## the static binary, bin/nodeadm
 	$(GOBUILD) -o $(BIN) ./cmd/nodeadm
@@ -32,11 +32,11 @@ build: ## the static binary, bin/nodeadm
 run: build ## a bootstrap on this machine, against a simulated instance
 	bin/nodeadm simulate
 
-test: lint test-go test-faults test-machine test-cluster release-check ## everything; as root the machines too
+test: lint test-go test-faults test-machine test-cluster test-packer release-check ## everything; as root the machines too
 
 test-go: build ## all tests that need no machine
 	test/machine/prepare.sh
-	go test -tags $(TAGS) $$(go list ./... | grep -v '/test/\(machine\|faults\|cluster\|release\)$$')
+	go test -tags $(TAGS) $$(go list ./... | grep -v '/test/\(machine\|faults\|cluster\|release\|packer\)$$')
 	for module in $(MODULES); do (cd $$module && go test ./...) || exit 1; done
 
 test-faults: build ## a kill and a disk error at every change of the disk
@@ -50,6 +50,10 @@ test-machine: build ## tests on a booted systemd; needs root and Debian's tools
 test-cluster: build ## nodes that join a control plane; needs what test-machine needs, and minutes the first time
 	test/machine/prepare.sh
 	go test -tags $(TAGS) -timeout 25m -v ./test/cluster
+
+test-packer: build ## the templates in packer/, and an image made with them; needs what test-machine needs, and packer
+	test/machine/prepare.sh packer:packer shellcheck:shellcheck
+	go test -tags $(TAGS) -timeout 15m -v ./test/packer
 
 lint: ## formatting, vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
