@@ -72,7 +72,8 @@ func checkKubelet(ctx context.Context, root rootfs.Root) (string, string) {
 	const remedy = "install kubelet at /usr/bin/kubelet, for the image's architecture"
 	said, _, err := facts.Versions(ctx, root)
 	if said == "" {
-		return fmt.Sprintf("kubelet: %v", err), remedy
+		what, _, _ := strings.Cut(err.Error(), "\n") // what is wrong with containerd comes after it
+		return what, remedy
 	}
 	v, err := kubelet.ParseVersion(said)
 	if err != nil || v.Major != 1 || v.Minor < kubelet.Oldest || v.Minor > kubelet.Newest {

@@ -107,6 +107,22 @@ func TestInstall(t *testing.T) {
 	}
 }
 
+// Of two programs that are missing, each has its own finding.
+func TestCheckBothMissing(t *testing.T) {
+	root, _ := image(t)
+	for _, program := range []string{"kubelet", "containerd"} {
+		if err := os.Remove(filepath.Join(string(root), "usr/bin", program)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	findings := Check(context.Background(), root)
+	for i, want := range []string{"/usr/bin/kubelet does not exist", "containerd is missing"} {
+		if findings[i].What != want {
+			t.Errorf("%q, want %q", findings[i].What, want)
+		}
+	}
+}
+
 // A package's unit is not written a second time.
 func TestInstallWithPackage(t *testing.T) {
 	root, o := image(t)
