@@ -87,14 +87,20 @@ func TestBuild(t *testing.T) {
 	if got := b.MustRun(ctx, "systemctl", "is-active", "kubelet.service", "containerd.service"); got != "active\nactive\n" {
 		t.Errorf("the second instance's kubelet and containerd are %q", got)
 	}
-	// The tarball, where the package is already: the same bytes in the same places.
-	tarball := strings.TrimSuffix(deb, ".deb") + ".tar.gz"
-	b.WriteFile("/var/nodeadm.tar.gz", machine.File{Source: tarball})
+	// The release's other files, over the deb: the same bytes in the same places.
+	// rpm then takes away what it brought, which the build has to mend.
 	b.WriteFile("/var/nodeadm.sh", machine.File{Source: machine.Source(t, "packer/scripts/nodeadm.sh")})
-	if got := b.MustRun(ctx, "env", "NODEADM_PACKAGE=/var/nodeadm.tar.gz", "NODEADM_SHA256="+released(t, tarball), "bash", "/var/nodeadm.sh"); got != "nothing to do: everything is installed\n" {
-		t.Errorf("the tarball: %s", got)
+	for _, suffix := range []string{".tar.gz", ".rpm"} {
+		pkg, there := strings.TrimSuffix(deb, ".deb")+suffix, "/var/nodeadm"+suffix
+		b.WriteFile(there, machine.File{Source: pkg})
+		got := b.MustRun(ctx, "env", "NODEADM_PACKAGE="+there, "NODEADM_SHA256="+released(t, pkg), "bash", "/var/nodeadm.sh")
+		if got != "nothing to do: everything is installed\n" {
+			t.Errorf("%s: %s", suffix, got)
+		}
+		b.MustRun(ctx, "rm", there)
 	}
-	b.MustRun(ctx, "rm", "/var/nodeadm.tar.gz", "/var/nodeadm.sh")
+	b.MustRun(ctx, "rpm", "--erase", "nodeadm")
+	b.MustRun(ctx, "rm", "-r", "/var/nodeadm.sh", "/root/.rpmdb", "/usr/share/licenses")
 
 	start = time.Now()
 	if out, err := b.packer(t, second); err != nil {

@@ -11,8 +11,9 @@ debootstrap --arch="$arch" --variant=minbase \
 	--include=systemd,systemd-sysv,dbus,iproute2,kmod,openssh-server,procps,sudo \
 	bookworm "$dir"
 
-echo "apt-get: cloud-init, a kernel" >&3
-chroot "$dir" apt-get install --yes --no-install-recommends cloud-init "linux-image-cloud-$arch"
+# rpm, so that the other package can be installed too.
+echo "apt-get: cloud-init, a kernel, rpm" >&3
+chroot "$dir" apt-get install --yes --no-install-recommends cloud-init "linux-image-cloud-$arch" rpm
 
 echo "apt-get: a repository with what an image build installs" >&3
 chroot "$dir" apt-get install --yes --no-install-recommends --download-only \
