@@ -25,3 +25,21 @@ var Nodeadm string
 //
 //go:embed nodeadm-after-scripts.service
 var NodeadmAfterScripts string
+
+// Preset and PresetAfterScripts say which of the two is enabled where presets
+// are applied.
+//
+//go:embed 90-nodeadm.preset
+var Preset string
+
+//go:embed 90-nodeadm-after-scripts.preset
+var PresetAfterScripts string
+
+// RuntimeSlice is runtime.slice, where kubelet.service runs, and InRuntimeSlice
+// a drop-in that puts the container runtime there too.
+//
+//go:embed runtime.slice
+var RuntimeSlice string
+
+//go:embed 00-runtime-slice.conf
+var InRuntimeSlice string

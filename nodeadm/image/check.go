@@ -180,6 +180,9 @@ func checkUnit(_ context.Context, root rootfs.Root) (string, string) {
 			if !root.Exists(path) {
 				return path + " leads to nothing", again
 			}
+			if after && !cloudInit(root) {
+				return filepath.Base(unit) + " waits for cloud-init, which is not on the image or switched off", "run nodeadm image install without --after-user-scripts, or switch cloud-init on"
+			}
 			enabled = append(enabled, filepath.Base(unit))
 		}
 	}
@@ -190,6 +193,12 @@ func checkUnit(_ context.Context, root rootfs.Root) (string, string) {
 		return "both " + strings.Join(enabled, " and ") + " run nodeadm at boot", again + ", which enables one of them"
 	}
 	return "", ""
+}
+
+// cloudInit tells whether cloud-init runs at boot, as far as that can be seen in
+// an image: the kernel's command line can switch it off too.
+func cloudInit(root rootfs.Root) bool {
+	return root.FirstExisting("/usr/bin/cloud-init", "/usr/local/bin/cloud-init") != "" && !root.Exists("/etc/cloud/cloud-init.disabled")
 }
 
 // checkVersions compares what is recorded with what the programs say: a boot

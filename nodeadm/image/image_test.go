@@ -95,6 +95,7 @@ func TestInstall(t *testing.T) {
 	o.AfterScripts = true
 	changes, err = Install(context.Background(), o)
 	want := []Change{
+		{layout.Preset, "update"},
 		{layout.NodeadmAfterScripts, "create"},
 		{"/etc/systemd/system/cloud-init.target.wants/nodeadm-after-scripts.service", "link"},
 		{"/etc/systemd/system/multi-user.target.wants/nodeadm.service", "unlink"},
@@ -104,6 +105,15 @@ func TestInstall(t *testing.T) {
 	}
 	if findings := Check(context.Background(), root); len(findings) > 0 {
 		t.Errorf("after scripts: %v", findings)
+	}
+	if err := os.MkdirAll(filepath.Join(string(root), "etc/cloud"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(string(root), "etc/cloud/cloud-init.disabled"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if findings := Check(context.Background(), root); len(findings) != 1 || !strings.Contains(findings[0].What, "waits for cloud-init") {
+		t.Errorf("after scripts that never run: %v", findings)
 	}
 }
 

@@ -100,6 +100,13 @@ func contents(ctx context.Context, o Options) ([]entry, error) {
 	if containerdVersion != "" { // an image with dockerd has none
 		entries = append(entries, text(layout.ContainerdVersion, containerdVersion+"\n"))
 	}
+	entries = append(entries, text(layout.RuntimeSlice, systemd.RuntimeSlice), text(inRuntimeSlice(containerdVersion), systemd.InRuntimeSlice))
+	// In place of the package's preset of the same name, if there is one.
+	preset := systemd.Preset
+	if o.AfterScripts {
+		preset = systemd.PresetAfterScripts
+	}
+	entries = append(entries, text(layout.Preset, preset))
 	unit, data, target := o.unit()
 	if !slices.ContainsFunc(unitPackages, func(dir string) bool { return o.Root.Exists(dir + filepath.Base(unit)) }) {
 		entries = append(entries, text(unit, data))
@@ -107,6 +114,16 @@ func contents(ctx context.Context, o Options) ([]entry, error) {
 		unit = unitPackages[0] + filepath.Base(unit)
 	}
 	return append(entries, entry{path: wants(target, unit), link: unit}), nil
+}
+
+// inRuntimeSlice is the drop-in of the image's container runtime, under the name
+// that it has on Amazon Linux.
+func inRuntimeSlice(containerdVersion string) string {
+	runtime := layout.ContainerdService
+	if containerdVersion == "" {
+		runtime = layout.DockerService
+	}
+	return "/etc/systemd/system/" + runtime + ".d/00-runtime-slice.conf"
 }
 
 // unit is the unit that makes nodes, what it says, and the target that wants it.

@@ -37,6 +37,8 @@ const (
 	Program             = "/usr/bin/nodeadm"
 	Nodeadm             = "/etc/systemd/system/nodeadm.service"
 	NodeadmAfterScripts = "/etc/systemd/system/nodeadm-after-scripts.service"
+	Preset              = "/etc/systemd/system-preset/90-nodeadm.preset"
+	RuntimeSlice        = "/etc/systemd/system/runtime.slice"
 	BootstrapScript     = "/etc/eks/bootstrap.sh"
 	MaxPodsScript       = "/etc/eks/max-pods-calculator.sh"
 	ModulesLoad         = "/etc/modules-load.d/90-nodeadm.conf"

@@ -253,6 +253,27 @@ func inOrder(t *testing.T, first string, end int, second string, start int) {
 	}
 }
 
+// TestUnitsPreset: where presets are applied one of the two units is enabled,
+// which one says the image.
+func TestUnitsPreset(t *testing.T) {
+	Require(t)
+	m, ctx := boot(t, Options{Files: map[string]File{
+		"/usr/bin/nodeadm":                                 {Source: BuildNodeadm(t)},
+		"/usr/lib/systemd/system/" + beforeScripts:         {Source: Source(t, "systemd/"+beforeScripts)},
+		"/usr/lib/systemd/system/" + afterScripts:          {Source: Source(t, "systemd/"+afterScripts)},
+		"/usr/lib/systemd/system-preset/90-nodeadm.preset": {Source: Source(t, "systemd/90-nodeadm.preset")},
+		"/usr/lib/systemd/system-preset/99-rest.preset":    {Content: "disable *\n"},
+	}})
+	want := func(when, want string) {
+		t.Helper()
+		m.MustRun(ctx, "systemctl", "preset", beforeScripts, afterScripts)
+		expect(t, when, want, m.Run(ctx, "systemctl", "is-enabled", beforeScripts, afterScripts).Stdout)
+	}
+	want("with the package's preset", "enabled\ndisabled\n")
+	m.WriteFile("/etc/systemd/system-preset/90-nodeadm.preset", File{Source: Source(t, "systemd/90-nodeadm-after-scripts.preset")})
+	want("after scripts", "disabled\nenabled\n")
+}
+
 // child is what nodeadm's unit must leave possible, to it and to the programs
 // that it calls for disks.
 const child = `
