@@ -34,8 +34,8 @@ func OwnerOf(info fs.FileInfo) Owner {
 }
 
 // Stage writes data for target. mode is what the new file gets, owner whom it
-// belongs to; nil: to whom the target does, if there is one. The directory must
-// exist.
+// belongs to; nil: to whom the target does, if there is one. Its SELinux context
+// is the target's, or that of the directory, which must exist.
 func Stage(target string, data []byte, mode fs.FileMode, owner *Owner) (_ *Staged, err error) {
 	info, err := os.Lstat(target)
 	switch {
@@ -57,7 +57,8 @@ func Stage(target string, data []byte, mode fs.FileMode, owner *Owner) (_ *Stage
 			os.Remove(f.Name())
 		}
 	}()
-	// Mode and owner before content: a secret is never readable for a moment.
+	// Mode, owner and context before content: a secret is never readable for a
+	// moment.
 	if err := f.Chmod(mode); err != nil {
 		return nil, err
 	}
@@ -65,6 +66,9 @@ func Stage(target string, data []byte, mode fs.FileMode, owner *Owner) (_ *Stage
 		if err := f.Chown(owner.UID, owner.GID); err != nil {
 			return nil, err
 		}
+	}
+	if err := keepContext(f.Name(), target); err != nil {
+		return nil, err
 	}
 	if _, err := f.Write(data); err != nil {
 		return nil, err

@@ -173,7 +173,7 @@ func dropOld(root rootfs.Root, changes []Change) error {
 func CommitAlone(root rootfs.Root, c Change) error {
 	host, err := root.Target(c.Path)
 	if err == nil {
-		if err = os.MkdirAll(filepath.Dir(host), 0o755); err == nil {
+		if err = atomicfile.MkdirAll(filepath.Dir(host), 0o755); err == nil {
 			err = atomicfile.Replace(host, c.New, c.Mode)
 		}
 	}
@@ -373,7 +373,11 @@ func rel(root rootfs.Root, host string) string {
 }
 
 func makeDir(host string, mode fs.FileMode) error {
-	if err := os.Mkdir(host, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+	err := os.Mkdir(host, mode)
+	if err == nil {
+		err = atomicfile.InheritContext(host)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	// The umask may have taken something away.

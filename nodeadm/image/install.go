@@ -170,9 +170,9 @@ func (o Options) place(e entry) ([]Change, error) {
 		if !absent && info.IsDir() {
 			return nil, nil
 		}
-		return []Change{{e.path, "create"}}, os.MkdirAll(host, e.mode)
+		return []Change{{e.path, "create"}}, atomicfile.MkdirAll(host, e.mode)
 	}
-	if err := os.MkdirAll(filepath.Dir(host), 0o755); err != nil {
+	if err := atomicfile.MkdirAll(filepath.Dir(host), 0o755); err != nil {
 		return nil, err
 	}
 	if e.link != "" {
@@ -210,7 +210,11 @@ func (o Options) placeLink(e entry, host string, info fs.FileInfo) (changes []Ch
 	// Beside its place and then renamed: a link has no moment of absence either.
 	beside := filepath.Join(filepath.Dir(host), atomicfile.Prefix+filepath.Base(host))
 	os.Remove(beside)
-	if err := os.Symlink(e.link, beside); err != nil {
+	err = os.Symlink(e.link, beside)
+	if err == nil {
+		err = atomicfile.InheritContext(beside)
+	}
+	if err != nil {
 		return changes, err
 	}
 	return append(changes, Change{e.path, "link"}), os.Rename(beside, host)
