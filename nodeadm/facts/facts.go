@@ -91,6 +91,9 @@ type Host struct {
 	// SystemdMountsBPF: the image's systemd mounts the bpf filesystem itself,
 	// and refuses a unit for it.
 	SystemdMountsBPF bool
+	// StubResolver: the image's /etc/resolv.conf names systemd-resolved on the
+	// loopback interface, which no pod can reach.
+	StubResolver bool
 	// OwnSysctls: the file that makes the kernel's settings so is nodeadm's.
 	OwnSysctls bool
 	// OwnBPFMount: the unit that mounts the bpf filesystem is nodeadm's.

@@ -77,6 +77,7 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 	h.Partial = r.Partial
 	h.NVIDIARuntime = r.Root.Exists("/usr/bin/nvidia-container-runtime")
 	h.SystemdMountsBPF = systemdVersion(r.Root) >= 238
+	h.StubResolver = stubResolver(r.Root)
 	if !r.Root.Live() && r.Machine == nil {
 		h.KernelDefaults = false // it is not this machine's kernel that will run the image
 	}
@@ -401,6 +402,24 @@ func systemdVersion(root rootfs.Root) int {
 		}
 	}
 	return newest
+}
+
+// stubResolver tells whether /etc/resolv.conf is systemd-resolved's with the stub
+// listener's address. In an image what the link leads to may not be there.
+func stubResolver(root rootfs.Root) bool {
+	const path = "/etc/resolv.conf"
+	if host, err := root.Resolve(path, false); err == nil {
+		if to, err := os.Readlink(host); err == nil {
+			return strings.HasSuffix(to, "/run/systemd/resolve/stub-resolv.conf") || strings.HasSuffix(to, "/lib/systemd/resolv.conf")
+		}
+	}
+	text, _ := root.ReadFile(path)
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) == 2 && words[0] == "nameserver" && words[1] == "127.0.0.53" {
+			return true
+		}
+	}
+	return false
 }
 
 func thisMachine() Machine {

@@ -339,6 +339,37 @@ func TestSystemdVersion(t *testing.T) {
 	}
 }
 
+func TestStubResolver(t *testing.T) {
+	for to, want := range map[string]bool{
+		"../run/systemd/resolve/stub-resolv.conf":  true,
+		"/run/systemd/resolve/stub-resolv.conf":    true,
+		"../usr/lib/systemd/resolv.conf":           true,
+		"../run/systemd/resolve/resolv.conf":       false, // Amazon Linux 2023
+		"/run/NetworkManager/no-stub-resolv.conf":  false,
+		"/mnt/run/systemd/resolve/stub-resolv.con": false,
+	} {
+		root := image(t, map[string]string{"/etc/hosts": ""})
+		if err := os.Symlink(to, filepath.Join(string(root), "etc/resolv.conf")); err != nil {
+			t.Fatal(err)
+		}
+		if got := stubResolver(root); got != want {
+			t.Errorf("a link to %s: %t", to, got)
+		}
+	}
+	for text, want := range map[string]bool{
+		"# nameserver 127.0.0.53\nnameserver 10.0.0.2\n":  false,
+		"search x\nnameserver\t127.0.0.53\noptions edns0": true,
+		"": false,
+	} {
+		if got := stubResolver(image(t, map[string]string{"/etc/resolv.conf": text})); got != want {
+			t.Errorf("%q: %t", text, got)
+		}
+	}
+	if stubResolver(image(t, map[string]string{"/etc/hosts": ""})) {
+		t.Error("without the file")
+	}
+}
+
 func TestOnlineCPUs(t *testing.T) {
 	dir := t.TempDir()
 	for list, want := range map[string]int{

@@ -58,7 +58,7 @@ func (b *builder) planKubeletConfig() (map[string]any, error) {
 // reads from a file.
 func (b *builder) wantedKubeletConfig() (map[string]any, error) {
 	wanted := map[string]any{}
-	for _, layer := range []map[string]any{kubeletDefaults(b.facts.Host.Kubelet), b.kubeletSettings(), b.config.Kubelet.Config} {
+	for _, layer := range []map[string]any{b.kubeletDefaults(), b.kubeletSettings(), b.config.Kubelet.Config} {
 		ownership.Overlay(wanted, layer)
 	}
 	text, err := indentJSON(wanted)
@@ -77,7 +77,7 @@ func (b *builder) mergeKubeletConfig() (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	defaults, settings, user := kubeletDefaults(b.facts.Host.Kubelet), b.kubeletSettings(), b.config.Kubelet.Config
+	defaults, settings, user := b.kubeletDefaults(), b.kubeletSettings(), b.config.Kubelet.Config
 	intents := []ownership.Intent{
 		{Manager: Agent, Fields: within(known, without(defaults, settings)), Yields: true},
 		{Manager: Agent, Fields: within(known, settings)},
@@ -250,7 +250,7 @@ func (b *builder) checkUserFields() error {
 		errs = append(errs, fault.New(fault.Usage, remedy, "%s: spec.kubelet.config.%s: kubelet %s has no such field", b.config.Origin("spec.kubelet.config."+name), name, b.facts.Host.Kubelet))
 	}
 	errs = append(errs, b.checkUserGates()...)
-	return errors.Join(append(errs, b.checkUserKinds("", b.config.Kubelet.Config, kubeletDefaults(b.facts.Host.Kubelet))...)...)
+	return errors.Join(append(errs, b.checkUserKinds("", b.config.Kubelet.Config, b.kubeletDefaults())...)...)
 }
 
 // checkUserKinds refuses values of another kind than the same field has in
@@ -435,7 +435,8 @@ func (b *builder) kubeletSettings() map[string]any {
 }
 
 // kubeletDefaults are the fields that anybody may have set otherwise.
-func kubeletDefaults(v kubelet.Version) map[string]any {
+func (b *builder) kubeletDefaults() map[string]any {
+	v := b.facts.Host.Kubelet
 	gates := map[string]any{}
 	for gate, since := range map[string]int{
 		"RotateKubeletServerCertificate": kubelet.Oldest,
@@ -479,6 +480,11 @@ func kubeletDefaults(v kubelet.Version) map[string]any {
 	}
 	if kubelet.HasField(v, "logging.verbosity") {
 		d["logging"] = map[string]any{"verbosity": 2}
+	}
+	// Pods with the node's resolver get a copy of that file, CoreDNS among them:
+	// it would ask itself.
+	if b.facts.Host.StubResolver {
+		d["resolvConf"] = layout.UplinkResolvConf
 	}
 	// kubelet's own limits were too low for busy nodes until 1.27 raised them.
 	if v.Minor >= 22 && v.Minor <= 26 {
