@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -99,4 +101,46 @@ touch /var/lib/user-script-ran
 		t.Errorf("a typing mistake: exit %d: %s", out.ExitCode, out.Stderr)
 	}
 	expect(t, "kubelet's main PID", kubelet, mainPID(t, m, "kubelet.service"))
+}
+
+// TestInstanceOptions: environment and resolver settings of a document reach
+// who they are for before kubelet runs, at the very first boot.
+func TestInstanceOptions(t *testing.T) {
+	Require(t)
+	files := image(t, "1.34.4")
+	maps.Copy(files, unit(t, beforeScripts))
+	// In the place of systemd's, which shows what it was started with.
+	files["/usr/lib/systemd/system/systemd-resolved.service"] = File{Content: "[Service]\nExecStart=/bin/sh -c 'cat /etc/systemd/resolved.conf.d/* >/run/resolved; exec sleep infinity'\n[Install]\nWantedBy=multi-user.target\n"}
+	files["/etc/resolv.conf"] = File{Link: "../run/systemd/resolve/stub-resolv.conf"}
+	m := Boot(t, Options{Files: files, Simulator: instance(t, nodeConfigUserData(`  instance:
+    environment: {default: {HTTPS_PROXY: "http://192.0.2.1:3128", ALL: "a  b"}, kubelet: {FOO: "100%"}, systemd-sysctl: {BAR: x}}
+    network: {nameservers: [10.0.0.2, 10.0.0.3], domains: [corp.example]}
+`))})
+	ctx := within(t, 90*time.Second)
+	if up := m.WaitBooted(ctx); up.State != "running" {
+		t.Fatalf("boot %s, failed: %v\n%s", up.State, up.Failed, tail(m.Journal(beforeScripts), 40))
+	}
+	expect(t, "systemd-resolved was started with", "[Resolve]\nDNS=10.0.0.2 10.0.0.3\nDomains=corp.example\n", m.ReadFile("/run/resolved"))
+	expect(t, "systemd-resolved at the next boot", "enabled\n", m.Run(ctx, "systemctl", "is-enabled", "systemd-resolved.service").Stdout)
+	inOrder(t, "systemd-resolved.service", timesOf(ctx, m, "systemd-resolved.service").active, "kubelet.service", timesOf(ctx, m, "kubelet.service").started)
+	var environment map[string]string
+	if err := json.Unmarshal([]byte(m.ReadFile("/run/kubelet-standin/env.json")), &environment); err != nil {
+		t.Fatal(err)
+	}
+	runtime := strings.Split(m.ReadFile("/proc/"+mainPID(t, m, "containerd.service")+"/environ"), "\x00")
+	for name, value := range map[string]string{"HTTPS_PROXY": "http://192.0.2.1:3128", "ALL": "a  b"} {
+		expect(t, "kubelet's "+name, value, environment[name])
+		if !slices.Contains(runtime, name+"="+value) {
+			t.Errorf("containerd has no %s=%s", name, value)
+		}
+	}
+	expect(t, "kubelet's FOO", "100%", environment["FOO"])
+	expect(t, "systemd-sysctl.service's", "Environment=BAR=x\n", m.MustRun(ctx, "systemctl", "show", "--property=Environment", "systemd-sysctl.service"))
+	expect(t, "what is started later", "a  b\n", m.MustRun(ctx, "systemd-run", "--quiet", "--pipe", "--wait", "sh", "-c", `echo "$ALL"`))
+	if config := m.ReadFile("/etc/kubernetes/kubelet/kubelet-config.json"); !strings.Contains(config, `"resolvConf": "/run/systemd/resolve/resolv.conf"`) {
+		t.Errorf("pods would be given the stub:\n%s", config)
+	}
+	if out := m.Run(ctx, "nodeadm", "init"); out.ExitCode != 0 || !strings.Contains(out.Stderr, "nothing changed") {
+		t.Errorf("a second run: exit %d: %s", out.ExitCode, out.Stderr)
+	}
 }
