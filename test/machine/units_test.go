@@ -58,12 +58,17 @@ func TestUnitsVerify(t *testing.T) {
 	}
 	// systemd's own word for what is below 5 is "OK". Lower there is little: what
 	// is left are mounts of its own, a user or a network that nodeadm cannot have.
+	var sections []string
 	for name := range wantedBy {
+		_, section, _ := strings.Cut(m.ReadFile("/etc/systemd/system/"+name), "\n[Service]\n")
+		section, _, _ = strings.Cut(section, "\n[Install]\n")
+		sections = append(sections, section)
 		got := m.Run(ctx, "systemd-analyze", "security", "--offline=true", "--threshold=49", "--no-pager", "/etc/systemd/system/"+name)
 		if got.ExitCode != 0 {
 			t.Errorf("%s is more exposed than it has to be:\n%s", name, got.Stdout)
 		}
 	}
+	expect(t, "one unit's [Service] and the other's", sections[0], sections[1])
 }
 
 // TestUnitsOrdering: on no distribution's cloud-init is there a circle. The
@@ -286,7 +291,10 @@ mount -t tmpfs disk /mnt/disk
 mkdir /var/store
 cp /bin/true /var/store/su
 chown 65534:65534 /var/store/su
-chmod 4755 /var/store/su
+chmod 6755 /var/store/su
+mkdir -m 700 /var/store/private
+chown 65534 /var/store/private
+touch /var/store/private/file
 mknod /var/store/null c 1 3
 python3 -c '
 import os
@@ -310,9 +318,11 @@ func TestUnitsSandbox(t *testing.T) {
 	if unit, all := m.ReadFile("/run/mounts"), m.MustRun(ctx, "readlink", "/proc/1/ns/mnt"); unit != all {
 		t.Errorf("it has mounts of its own: %s, systemd %s", unit, all)
 	}
+	// What a container has of devices does not show that disks are open to it.
+	expect(t, "devices", "DevicePolicy=auto\nProtectClock=no\n", m.MustRun(ctx, "systemctl", "show", "--property=DevicePolicy,DeviceAllow,ProtectClock", beforeScripts))
 	m.MustRun(ctx, "mountpoint", "/mnt/disk")
 	m.MustRun(ctx, "mountpoint", "/var/store")
-	if got := m.MustRun(ctx, "stat", "--format=%a %u", "/var/store/su"); got != "4755 65534\n" {
+	if got := m.MustRun(ctx, "stat", "--format=%a %u", "/var/store/su"); got != "6755 65534\n" {
 		t.Errorf("what was moved is %s", got)
 	}
 }
