@@ -279,6 +279,33 @@ func TestUnitsPreset(t *testing.T) {
 	want("after scripts", "disabled\nenabled\n")
 }
 
+// TestUnitsFirstBoot: an image without a machine id, on which nobody has enabled
+// anything, boots a node because of the preset. Debian's own would enable both units.
+func TestUnitsFirstBoot(t *testing.T) {
+	Require(t)
+	files := image(t, "1.34.4")
+	maps.Copy(files, map[string]File{
+		"/etc/machine-id":                                  {Content: "uninitialized\n"},
+		"/usr/lib/systemd/system/" + beforeScripts:         {Source: Source(t, "systemd/"+beforeScripts)},
+		"/usr/lib/systemd/system/" + afterScripts:          {Source: Source(t, "systemd/"+afterScripts)},
+		"/usr/lib/systemd/system-preset/90-nodeadm.preset": {Source: Source(t, "systemd/90-nodeadm.preset")},
+		// They ask at the console, where nobody is, and wait for a network card.
+		"/etc/systemd/system/systemd-firstboot.service":            {Link: "/dev/null"},
+		"/etc/systemd/system/systemd-networkd-wait-online.service": {Link: "/dev/null"},
+		"/etc/systemd/system/etcd.service":                         {Link: "/dev/null"},
+	})
+	m := Boot(t, Options{Files: files, Simulator: instance(t, nodeConfigUserData(""))})
+	ctx := within(t, 90*time.Second)
+	m.WaitBooted(ctx)
+	expect(t, "enabled", "enabled\ndisabled\n", m.Run(ctx, "systemctl", "is-enabled", beforeScripts, afterScripts).Stdout)
+	if u := timesOf(ctx, m, beforeScripts); u.state != "active" || u.status != "done" {
+		t.Errorf("%s is %s, and says %q", beforeScripts, u.state, u.status)
+	}
+	if strings.Contains(m.Journal(""), "ordering cycle") {
+		t.Error("systemd found an ordering cycle")
+	}
+}
+
 // child is what nodeadm's unit must leave possible, to it and to the programs
 // that it calls for disks.
 const child = `
