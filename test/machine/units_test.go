@@ -72,8 +72,9 @@ func TestUnitsVerify(t *testing.T) {
 }
 
 // TestUnitsOrdering: on no distribution's cloud-init is there a circle. The
-// folders of cloud-init hold how its units are ordered there, each with its source; Debian 12's
-// are the machine's own.
+// folders of cloud-init hold how its units are ordered there: what upstream's
+// templates of that version say for that distribution, each with its source, and
+// not what is in the distribution's package. Debian 12's are the machine's own.
 func TestUnitsOrdering(t *testing.T) {
 	Require(t)
 	folders, err := filepath.Glob(Source(t, "test/machine/cloud-init") + "/*")
