@@ -190,10 +190,10 @@ func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) st
 	if h.NVIDIA && h.NVIDIARuntime {
 		defaultRuntime = "nvidia"
 	}
-	// Container Device Interface: understood from containerd 1.7 on, wanted by
-	// dynamic resource allocation in kubelet 1.32 and newer.
+	// Container Device Interface: a switch from containerd 1.7 on, always on from
+	// 2.4 on, and wanted by dynamic resource allocation in kubelet 1.32 and newer.
 	cdi := h.Kubelet.Minor >= 32
-	knowsCDI := v3 || strings.HasPrefix(h.Containerd, "1.7.")
+	hasCDISwitch := (v3 || strings.HasPrefix(h.Containerd, "1.7.")) && !atLeast(h.Containerd, 2, 4)
 	if v3 {
 		t.table(images)
 		t.line("discard_unpacked_layers = true")
@@ -201,14 +201,16 @@ func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) st
 		t.line("sandbox = %q", sandboxImage)
 		t.table(images + ".registry")
 		t.line("config_path = %q", "/etc/containerd/certs.d:/etc/docker/certs.d")
-		t.table(runtime)
-		t.line("enable_cdi = %t", cdi)
+		if hasCDISwitch {
+			t.table(runtime)
+			t.line("enable_cdi = %t", cdi)
+		}
 		t.table(runtime + ".containerd")
 		t.line("default_runtime_name = %q", defaultRuntime)
 	} else {
 		t.table(runtime)
 		t.line("sandbox_image = %q", sandboxImage)
-		if knowsCDI {
+		if hasCDISwitch {
 			t.line("enable_cdi = %t", cdi)
 		}
 		t.table(runtime + ".registry")
@@ -234,7 +236,12 @@ func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) st
 		}
 	}
 	t.table(runtime + ".cni")
-	t.line("bin_dir = %q", "/opt/cni/bin")
+	// Containerd 2.4 reads the older name in version 2 only.
+	if v3 && atLeast(h.Containerd, 2, 1) {
+		t.line("bin_dirs = [%q]", "/opt/cni/bin")
+	} else {
+		t.line("bin_dir = %q", "/opt/cni/bin")
+	}
 	t.line("conf_dir = %q", "/etc/cni/net.d")
 	return t.String()
 }
@@ -275,10 +282,21 @@ func (b *builder) dockerd() error {
 
 // major is the first number of a version, 0 where there is none.
 func major(version string) int {
-	first, _, _ := strings.Cut(version, ".")
-	n, err := strconv.Atoi(first)
-	if err != nil {
-		return 0
-	}
+	n, _ := numbers(version)
 	return n
+}
+
+// atLeast tells whether a version is a minor one or a later one.
+func atLeast(version string, major, minor int) bool {
+	first, second := numbers(version)
+	return first > major || first == major && second >= minor
+}
+
+// numbers are the first two of a version, 0 where there are none.
+func numbers(version string) (major, minor int) {
+	first, rest, _ := strings.Cut(version, ".")
+	second, _, _ := strings.Cut(rest, ".")
+	major, _ = strconv.Atoi(first) // 0 where it is none
+	minor, _ = strconv.Atoi(second)
+	return major, minor
 }
