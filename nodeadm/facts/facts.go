@@ -69,6 +69,7 @@ type Cluster struct {
 type Machine struct {
 	CPUs   int  // online processors
 	NVIDIA bool // a PCI device of NVIDIA's is present
+	Neuron bool // an Inferentia or Trainium chip is present
 	FIPS   bool // the kernel runs in FIPS mode
 	BPFFS  bool // a bpf filesystem is mounted
 	// KernelDefaults: the kernel's settings are those that kubelet insists on.
@@ -86,8 +87,10 @@ type Host struct {
 	// Partial: nothing is going to be started, so what is missing on the image
 	// may come later.
 	Partial bool
-	// NVIDIARuntime: nvidia-container-runtime is installed.
-	NVIDIARuntime bool
+	// NVIDIARuntime and NeuronRuntime are the paths of programs that containerd
+	// can run in runc's place, so that containers get such devices; empty where
+	// absent.
+	NVIDIARuntime, NeuronRuntime string
 	// SystemdMountsBPF: the image's systemd mounts the bpf filesystem itself,
 	// and refuses a unit for it.
 	SystemdMountsBPF bool

@@ -35,6 +35,8 @@ var (
 	containerdPaths         = []string{"/usr/bin/containerd", "/usr/local/bin/containerd"}
 	credentialProviderPaths = []string{"/etc/eks/image-credential-provider/ecr-credential-provider"}
 	nodeadmPaths            = []string{"/usr/bin/nodeadm", "/usr/local/bin/nodeadm"}
+	nvidiaRuntimePaths      = []string{"/usr/bin/nvidia-container-runtime", "/usr/local/bin/nvidia-container-runtime"}
+	neuronRuntimePaths      = []string{"/opt/aws/neuron/bin/oci_neuron_hook_wrapper.sh"}
 )
 
 // CredentialPlugins are the programs that can make kubelet's tokens for the API
@@ -75,7 +77,8 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 		h.Machine = *r.Machine
 	}
 	h.Partial = r.Partial
-	h.NVIDIARuntime = r.Root.Exists("/usr/bin/nvidia-container-runtime")
+	h.NVIDIARuntime = r.Root.FirstExisting(nvidiaRuntimePaths...)
+	h.NeuronRuntime = r.Root.FirstExisting(neuronRuntimePaths...)
 	h.SystemdMountsBPF = systemdVersion(r.Root) >= 238
 	h.StubResolver = stubResolver(r.Root)
 	if !r.Root.Live() && r.Machine == nil {
@@ -427,7 +430,8 @@ func thisMachine() Machine {
 	mounts, _ := os.ReadFile("/proc/mounts")
 	return Machine{
 		CPUs:   onlineCPUs("/sys/devices/system/cpu/online"),
-		NVIDIA: hasPCIVendor("/sys/bus/pci/devices", "0x10de"),
+		NVIDIA: hasPCI(pciDevices, "0x10de"),
+		Neuron: hasPCI(pciDevices, "0x1d0f", neuronDevices...),
 		FIPS:   strings.TrimSpace(string(fips)) == "1",
 		BPFFS:  mountsBPF(mounts),
 
@@ -469,15 +473,30 @@ func onlineCPUs(path string) int {
 	return count
 }
 
-func hasPCIVendor(devices, vendor string) bool {
-	files, _ := filepath.Glob(filepath.Join(devices, "*", "vendor"))
-	for _, f := range files {
-		id, err := os.ReadFile(f)
-		if err == nil && strings.TrimSpace(string(id)) == vendor {
-			return true
+// pciDevices has a folder for each PCI device of this machine.
+const pciDevices = "/sys/bus/pci/devices"
+
+// neuronDevices are the PCI ids of Inferentia and Trainium chips. Amazon makes
+// every other device of an instance too, so that its vendor id says nothing.
+var neuronDevices = []string{
+	"0x7064", "0x7065", "0x7066", "0x7067", // Inferentia
+	"0x7164",           // Trainium
+	"0x7264",           // Inferentia2
+	"0x7364",           // Trainium2
+	"0x7564", "0x7565", // Trainium3
+}
+
+// hasPCI tells whether there is a device of a vendor, and of one of the given
+// ids if there are any.
+func hasPCI(devices, vendor string, ids ...string) bool {
+	folders, _ := filepath.Glob(filepath.Join(devices, "*"))
+	return slices.ContainsFunc(folders, func(folder string) bool {
+		read := func(name string) string {
+			id, _ := os.ReadFile(filepath.Join(folder, name)) // a device that has just gone has none
+			return strings.TrimSpace(string(id))
 		}
-	}
-	return false
+		return read("vendor") == vendor && (len(ids) == 0 || slices.Contains(ids, read("device")))
+	})
 }
 
 func mountsBPF(mounts []byte) bool {

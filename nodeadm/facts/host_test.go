@@ -163,7 +163,7 @@ func TestPrograms(t *testing.T) {
 		t.Fatal(err, warnings)
 	}
 	if h.KubeletPath != "/usr/local/bin/kubelet" || h.TokenProgram != "/usr/local/bin/aws-iam-authenticator" ||
-		h.CredentialProvider != credentialProviderPaths[0] || h.Nodeadm != "" || !h.NVIDIARuntime || h.Partial {
+		h.CredentialProvider != credentialProviderPaths[0] || h.Nodeadm != "" || h.NVIDIARuntime != nvidiaRuntimePaths[0] || h.Partial {
 		t.Errorf("got %+v", h)
 	}
 
@@ -173,7 +173,7 @@ func TestPrograms(t *testing.T) {
 	if err != nil || h.KubeletPath != "/usr/bin/kubelet" || !h.Partial || len(warnings) != 1 || !strings.Contains(warnings[0], "kubelet is not installed") {
 		t.Errorf("got %+v, %q, %v", h, warnings, err)
 	}
-	if h.TokenProgram != "/usr/bin/nodeadm" || !h.TokenProgramAbsent || h.CredentialProvider != "" || h.Nodeadm != "" || h.NVIDIARuntime {
+	if h.TokenProgram != "/usr/bin/nodeadm" || !h.TokenProgramAbsent || h.CredentialProvider != "" || h.Nodeadm != "" || h.NVIDIARuntime != "" {
 		t.Errorf("programs of an empty image: %+v", h)
 	}
 
@@ -405,10 +405,17 @@ func TestMountsBPF(t *testing.T) {
 	}
 }
 
-func TestPCIVendor(t *testing.T) {
-	root := image(t, map[string]string{"/0000:00:00.0/vendor": "0x8086\n", "/0000:00:1e.0/vendor": "0x10de\n"})
-	if !hasPCIVendor(string(root), "0x10de") || hasPCIVendor(string(root), "0x1d0f") || hasPCIVendor(string(root)+"/nothing", "0x10de") {
-		t.Error("wrong")
+func TestPCI(t *testing.T) {
+	root := string(image(t, map[string]string{
+		"/0000:00:00.0/vendor": "0x8086\n", "/0000:00:00.0/device": "0x7364\n",
+		"/0000:00:1e.0/vendor": "0x10de\n",
+		"/0000:00:1f.0/vendor": "0x1d0f\n", "/0000:00:1f.0/device": "0xec20\n",
+	}))
+	if !hasPCI(root, "0x10de") || !hasPCI(root, "0x1d0f") || hasPCI(root, "0x1d0e") || hasPCI(root+"/nothing", "0x10de") {
+		t.Error("vendors")
+	}
+	if hasPCI(root, "0x1d0f", neuronDevices...) || !hasPCI(root, "0x1d0f", "0x1", "0xec20") {
+		t.Error("devices: an ENA interface is no Neuron chip")
 	}
 }
 
@@ -419,8 +426,8 @@ func TestThisMachine(t *testing.T) {
 		t.Errorf("%+v, %v", h.Machine, err)
 	}
 	h, _, err = GatherHost(t.Context(), HostRequest{Root: image(t, nil), KubeletVersion: "1.30.0", ContainerdVersion: "1.7.0", Simulated: true,
-		Machine: &Machine{CPUs: 999, NVIDIA: true, FIPS: true, BPFFS: true}})
-	if err != nil || h.Machine != (Machine{CPUs: 999, NVIDIA: true, FIPS: true, BPFFS: true}) {
+		Machine: &Machine{CPUs: 999, NVIDIA: true, Neuron: true, FIPS: true, BPFFS: true}})
+	if err != nil || h.Machine != (Machine{CPUs: 999, NVIDIA: true, Neuron: true, FIPS: true, BPFFS: true}) {
 		t.Errorf("%+v, %v", h.Machine, err)
 	}
 }

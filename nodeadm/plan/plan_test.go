@@ -86,7 +86,7 @@ func TestEveryKubelet(t *testing.T) {
 			t.Run(fmt.Sprintf("1.%d with containerd %s", minor, containerd), func(t *testing.T) {
 				c, f := node(t, minor, "--kubelet-extra-args", "--node-labels=a=b")
 				f.Host.Containerd = containerd
-				f.Host.NVIDIA, f.Host.NVIDIARuntime = true, true
+				f.Host.NVIDIA, f.Host.NVIDIARuntime = true, "/usr/bin/nvidia-container-runtime"
 				p, err := Build(c, f, Options{})
 				if err != nil {
 					t.Fatal(err)

@@ -72,7 +72,7 @@ func (b *builder) containerd() error {
 			return err
 		}
 	}
-	if h := b.facts.Host; h.NVIDIA && !h.NVIDIARuntime {
+	if h := b.facts.Host; h.NVIDIA && h.NVIDIARuntime == "" {
 		b.warn("an NVIDIA device is present and /usr/bin/nvidia-container-runtime is not installed: pods will not see the GPU")
 	}
 	if err := b.baseRuntimeSpec(); err != nil {
@@ -186,10 +186,7 @@ func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) st
 	t.table("grpc")
 	t.line("address = %q", strings.TrimPrefix(layout.ContainerdSocket, "unix://"))
 
-	defaultRuntime := "runc"
-	if h.NVIDIA && h.NVIDIARuntime {
-		defaultRuntime = "nvidia"
-	}
+	runtimes, defaultRuntime := ociRuntimes(h)
 	// Container Device Interface: a switch from containerd 1.7 on, always on from
 	// 2.4 on, and wanted by dynamic resource allocation in kubelet 1.32 and newer.
 	cdi := h.Kubelet.Minor >= 32
@@ -219,10 +216,6 @@ func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) st
 		t.line("default_runtime_name = %q", defaultRuntime)
 		t.line("discard_unpacked_layers = true")
 	}
-	runtimes := []struct{ name, binary string }{{"runc", ""}}
-	if defaultRuntime == "nvidia" {
-		runtimes = append(runtimes, struct{ name, binary string }{"nvidia", nvidiaRuntime})
-	}
 	for _, r := range runtimes {
 		t.table(runtime + ".containerd.runtimes." + r.name)
 		t.line("runtime_type = %q", "io.containerd.runc.v2")
@@ -246,7 +239,23 @@ func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) st
 	return t.String()
 }
 
-const nvidiaRuntime = "/usr/bin/nvidia-container-runtime"
+// ociRuntime is a program that makes containers, by the name that a
+// RuntimeClass refers to. Without a path containerd finds runc itself.
+type ociRuntime struct{ name, binary string }
+
+// ociRuntimes are those that the machine has the hardware for. NVIDIA's is the
+// default: pods that ask for a GPU name no class. Neuron's only serves those
+// that do name it, since the device plugin gives pods their chips without it.
+func ociRuntimes(h facts.Host) (all []ociRuntime, defaultName string) {
+	all, defaultName = []ociRuntime{{name: "runc"}}, "runc"
+	if h.NVIDIA && h.NVIDIARuntime != "" {
+		all, defaultName = append(all, ociRuntime{"nvidia", h.NVIDIARuntime}), "nvidia"
+	}
+	if h.Neuron && h.NeuronRuntime != "" {
+		all = append(all, ociRuntime{"neuron", h.NeuronRuntime})
+	}
+	return all, defaultName
+}
 
 type tomlText struct{ strings.Builder }
 

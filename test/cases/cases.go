@@ -6,6 +6,7 @@
 //	drop-ins/    documents in /etc/eks/nodeadm.d, if any
 //	world.yaml   the simulated instance and cluster (see nodeadm simulate serve)
 //	versions     versions of kubelet and containerd on the image
+//	machine      the hardware and kernel, as facts.Machine in JSON, if not the usual
 //	image/       what stands on the node before, if anything
 //	want/        what stands there afterwards, file by file
 //	warnings     what people are warned of, one a line, if anything
@@ -16,6 +17,7 @@ package cases
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,6 +39,7 @@ type Case struct {
 
 	dir      string
 	endpoint string
+	machine  facts.Machine
 	wanted   config.Config
 }
 
@@ -54,7 +57,7 @@ func Open(t testing.TB, dir string) *Case {
 	}
 	t.Cleanup(stop)
 	versions := strings.Fields(read(t, dir, "versions"))
-	return &Case{Kubelet: versions[1], Containerd: versions[3], dir: dir, endpoint: endpoint, wanted: configuration(t, dir)}
+	return &Case{Kubelet: versions[1], Containerd: versions[3], dir: dir, endpoint: endpoint, machine: hardware(t, dir), wanted: configuration(t, dir)}
 }
 
 // Image copies what stands on the node before to root.
@@ -72,10 +75,23 @@ func (c *Case) Bootstrap(root string) (nodeadm.Result, error) {
 	options := nodeadm.Options{
 		Root: root, Timeout: 30 * time.Second, IMDSEndpoint: c.endpoint, Log: log,
 		KubeletVersion: c.Kubelet, ContainerdVersion: c.Containerd,
-		Machine: &facts.Machine{CPUs: 2, BPFFS: true, KernelDefaults: true}, Simulated: true,
+		Machine: &c.machine, Simulated: true,
 	}
 	options.AWS.Endpoints = map[string]string{"": c.endpoint}
 	return nodeadm.Bootstrap(context.Background(), c.wanted, options)
+}
+
+// hardware reads what the machine of the case has besides the usual.
+func hardware(t testing.TB, dir string) facts.Machine {
+	t.Helper()
+	m := facts.Machine{CPUs: 2, BPFFS: true, KernelDefaults: true}
+	if _, err := os.Stat(filepath.Join(dir, "machine")); err != nil {
+		return m
+	}
+	if err := json.Unmarshal([]byte(read(t, dir, "machine")), &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // configuration reads what the case wants, in either dialect.
