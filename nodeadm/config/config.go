@@ -107,6 +107,9 @@ type Containerd struct {
 	Config string
 	// BaseRuntimeSpec is merged over the OCI specification of every container.
 	BaseRuntimeSpec map[string]any
+	// RegistryMirrors are URLs that are asked before a registry itself, in order,
+	// by the registry's host name.
+	RegistryMirrors map[string][]string
 }
 
 // MaxPods says how max pods is worked out; the zero value is by secondary IPv4

@@ -252,10 +252,33 @@ func (r *resolver) containerd(spec ContainerdSpec) Containerd {
 	if _, found := controlCharacter(spec.ConfigFile); found {
 		r.fail("containerd.configFile", "name a file", "%q is not a path", spec.ConfigFile)
 	}
-	return Containerd{ConfigFile: spec.ConfigFile, Config: spec.Config, BaseRuntimeSpec: spec.BaseRuntimeSpec}
+	r.registryMirrors(spec.RegistryMirrors)
+	return Containerd{ConfigFile: spec.ConfigFile, Config: spec.Config, BaseRuntimeSpec: spec.BaseRuntimeSpec, RegistryMirrors: spec.RegistryMirrors}
+}
+
+// registryMirrors checks names, which become folders, and URLs.
+func (r *resolver) registryMirrors(mirrors map[string][]string) {
+	for _, registry := range slices.Sorted(maps.Keys(mirrors)) {
+		path := []string{"containerd", "registryMirrors", registry}
+		switch {
+		case registry == "registry-1.docker.io" || registry == "index.docker.io":
+			r.failAt(path, "write docker.io", "images of Docker Hub are named docker.io/…, and containerd would not look here for them")
+		case registry != "_default" && !registryPattern.MatchString(registry):
+			r.failAt(path, "write what image names begin with, such as docker.io or registry.example.com:5000, or _default", "%q is not the host name of a registry", registry)
+		}
+		for i, mirror := range mirrors[registry] {
+			u, err := url.Parse(mirror)
+			if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+				path[2] = fmt.Sprintf("%s[%d]", registry, i)
+				// The value may hold a password and is not repeated.
+				r.failAt(path, "write https://HOST, with a port and a path if need be, and without a password", "this is not the URL of a registry")
+			}
+		}
+	}
 }
 
 var (
+	registryPattern     = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?$`)
 	serviceNamePattern  = regexp.MustCompile(`^[A-Za-z0-9:_.@-]{1,255}$`)
 	mountPathPattern    = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+/?$`)
 	variableNamePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

@@ -91,7 +91,7 @@ func contents(ctx context.Context, o Options) ([]entry, error) {
 		{path: layout.MaxPodsScript, link: layout.Program},
 		{path: layout.DropInDir, mode: 0o755},
 		{path: layout.ContainerdConfigDir, mode: 0o755},
-		{path: "/etc/containerd/certs.d", mode: 0o755},
+		{path: layout.RegistriesDir, mode: 0o755},
 		text(layout.SysctlConfig, sysctl),
 		text(layout.NetworkSysctl, "# Pods' packets are forwarded by the node.\nnet.ipv4.ip_forward = 1\n"),
 		text(layout.ModulesLoad, "# containerd's snapshots.\noverlay\n# What kube-proxy may have to see of packets between pods.\nbr_netfilter\n"),

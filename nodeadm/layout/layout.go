@@ -22,6 +22,7 @@ const (
 	SysctlService        = "systemd-sysctl.service"
 	ResolvedService      = "systemd-resolved.service"
 	ContainerdConfigDir  = "/etc/containerd/config.d"
+	RegistriesDir        = "/etc/containerd/certs.d"
 	DockerConfig         = "/etc/docker/daemon.json"
 	BPFMountUnit         = "/etc/systemd/system/sys-fs-bpf.mount"
 	HostsFile            = "/etc/hosts"

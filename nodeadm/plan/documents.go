@@ -49,6 +49,9 @@ type codec struct {
 // that is all nodeadm's.
 func codecOf(name string) (c codec, ok bool) {
 	switch {
+	case strings.HasPrefix(name, layout.RegistriesDir+"/"):
+		// The order of the tables in there is what containerd goes by.
+		return codec{}, false
 	case path.Ext(name) == ".json":
 		return codec{decodeJSON, func(document map[string]any, _ ...[]byte) ([]byte, error) {
 			text, err := indentJSON(document)

@@ -21,6 +21,14 @@ import (
 // dockershimGone is the first minor of Kubernetes without dockershim.
 const dockershimGone = 24
 
+// The plugins that kubelet talks to: one in version 2 of containerd's
+// configuration, two from version 3 on.
+const (
+	criV2      = "io.containerd.grpc.v1.cri"
+	criImages  = "io.containerd.cri.v1.images"
+	criRuntime = "io.containerd.cri.v1.runtime"
+)
+
 // chooseRuntime follows bootstrap.sh: dockerd is the default while kubelet
 // still has dockershim, and containerd the only choice afterwards.
 func (b *builder) chooseRuntime() (string, error) {
@@ -47,6 +55,9 @@ func (b *builder) chooseRuntime() (string, error) {
 
 func (b *builder) runtime() error {
 	if b.runtimeName == "dockerd" {
+		if len(b.config.Containerd.RegistryMirrors) > 0 {
+			b.warn("spec.containerd.registryMirrors has no effect with dockerd")
+		}
 		return b.dockerd()
 	}
 	if b.config.Docker.Config != "" || b.config.Docker.Bridge {
@@ -75,7 +86,7 @@ func (b *builder) containerd() error {
 	if h := b.facts.Host; h.NVIDIA && h.NVIDIARuntime == "" {
 		b.warn("an NVIDIA device is present and /usr/bin/nvidia-container-runtime is not installed: pods will not see the GPU")
 	}
-	if err := b.baseRuntimeSpec(); err != nil {
+	if err := errors.Join(b.baseRuntimeSpec(), b.registryMirrors()); err != nil {
 		return err
 	}
 	b.unit(Unit{Name: layout.ContainerdService, Enabled: true,
@@ -116,8 +127,11 @@ func (b *builder) containerdConfig(text string) error {
 			}
 		}
 	}
-	_, err = b.want(w)
-	return err
+	document, err := b.want(w)
+	if err != nil {
+		return err
+	}
+	return b.checkRegistries(w.path, document)
 }
 
 // withoutCRI takes the plugin that kubelet talks to out of a list: Docker's
@@ -125,7 +139,7 @@ func (b *builder) containerdConfig(text string) error {
 func withoutCRI(disabled any) []any {
 	list, _ := disabled.([]any)
 	return slices.DeleteFunc(slices.Clone(list), func(name any) bool {
-		return name == "cri" || name == "io.containerd.grpc.v1.cri" || name == "io.containerd.cri.v1.runtime" || name == "io.containerd.cri.v1.images"
+		return name == "cri" || name == criV2 || name == criRuntime || name == criImages
 	})
 }
 
@@ -156,10 +170,10 @@ func checkContainerdTemplate(path, text, containerd string) error {
 // all of it version 2.
 func (b *builder) containerdText() (string, error) {
 	user, h := b.config.Containerd.Config, b.facts.Host
-	namesV3 := strings.Contains(user, "io.containerd.cri.v1.images") || strings.Contains(user, "io.containerd.cri.v1.runtime")
+	namesV3 := strings.Contains(user, criImages) || strings.Contains(user, criRuntime)
 	v3 := major(h.Containerd) >= 2
 	if namesV3 && !v3 {
-		return "", fault.New(fault.Usage, `write the plugin's name of version 2, "io.containerd.grpc.v1.cri"`,
+		return "", fault.New(fault.Usage, fmt.Sprintf("write the plugin's name of version 2, %q", criV2),
 			"spec.containerd.config: it names plugins of containerd 2, and the node has %s", cmp.Or(h.Containerd, "an unknown containerd"))
 	}
 	text := containerdDefaults(h, b.sandboxImage, v3 && (user == "" || namesV3), b.config.Containerd.BaseRuntimeSpec != nil)
@@ -175,9 +189,9 @@ func (b *builder) containerdText() (string, error) {
 
 func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) string {
 	var t tomlText
-	images, runtime, version := `plugins."io.containerd.grpc.v1.cri"`, `plugins."io.containerd.grpc.v1.cri"`, 2
+	images, runtime, version := `plugins."`+criV2+`"`, `plugins."`+criV2+`"`, 2
 	if v3 {
-		images, runtime, version = `plugins."io.containerd.cri.v1.images"`, `plugins."io.containerd.cri.v1.runtime"`, 3
+		images, runtime, version = `plugins."`+criImages+`"`, `plugins."`+criRuntime+`"`, 3
 	}
 	t.line("version = %d", version)
 	t.line("root = %q", "/var/lib/containerd")
@@ -197,7 +211,7 @@ func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) st
 		t.table(images + ".pinned_images")
 		t.line("sandbox = %q", sandboxImage)
 		t.table(images + ".registry")
-		t.line("config_path = %q", "/etc/containerd/certs.d:/etc/docker/certs.d")
+		t.line("config_path = %q", registriesPath)
 		if hasCDISwitch {
 			t.table(runtime)
 			t.line("enable_cdi = %t", cdi)
@@ -211,7 +225,7 @@ func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) st
 			t.line("enable_cdi = %t", cdi)
 		}
 		t.table(runtime + ".registry")
-		t.line("config_path = %q", "/etc/containerd/certs.d:/etc/docker/certs.d")
+		t.line("config_path = %q", registriesPath)
 		t.table(runtime + ".containerd")
 		t.line("default_runtime_name = %q", defaultRuntime)
 		t.line("discard_unpacked_layers = true")

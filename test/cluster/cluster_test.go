@@ -44,6 +44,8 @@ spec:
   instance:
     environment:
       kubelet: {AWS_ENDPOINT_URL_ECR: "http://169.254.169.254"}
+  containerd:
+    registryMirrors: {%s: ["http://127.0.0.1:5000"]}
   kubelet:
     config:
       failCgroupV1: false
@@ -51,8 +53,12 @@ spec:
       staticPodPath: /etc/kubernetes/manifests
       registerWithTaints: [{key: dedicated, value: test, effect: NoSchedule}]
     flags: ["--node-labels=team=blue,tier=1"]
-`, Endpoint, base64Of(c.CA))
+`, Endpoint, base64Of(c.CA), privateRegistry)
 }
+
+// privateRegistry is the name of a registry that its mirror, on the node, stands
+// for: it cannot be reached itself.
+const privateRegistry = "111111111111.dkr.ecr.eu-west-1.amazonaws.com"
 
 // unitFiles make an image boot by nodeadm.service, as it ships.
 func unitFiles(t *testing.T) map[string]machine.File {
@@ -249,9 +255,8 @@ func checkStaticPod(t *testing.T, n *Node) {
 // than the one that ECR gives out, which kubelet gets through nodeadm.
 func checkECR(t *testing.T, n *Node) {
 	ctx := within(t, 90*time.Second)
-	const registry = "111111111111.dkr.ecr.eu-west-1.amazonaws.com"
-	n.StartRegistry(ctx, registry, "AWS:"+simulator.RegistryPassword(n.World.Instance.Account))
-	n.startPod(ctx, "ecr", registry+"/app:1", "Always")
+	n.StartRegistry(ctx, privateRegistry, "AWS:"+simulator.RegistryPassword(n.World.Instance.Account))
+	n.startPod(ctx, "ecr", privateRegistry+"/app:1", "Always")
 	journal := n.Journal("registry.service")
 	if !strings.Contains(journal, `user "AWS" known true`) {
 		t.Errorf("the registry was not asked with ECR's password:\n%s", journal)

@@ -314,8 +314,8 @@ func (n *Node) startPod(ctx context.Context, name, image, pull string) {
 	}
 }
 
-// StartRegistry serves the image app:1 under the name of a registry to who has
-// the password, on the node itself.
+// StartRegistry serves the image app:1 of a registry to who has the password, on
+// the node itself: as a mirror at http://127.0.0.1:5000.
 func (n *Node) StartRegistry(ctx context.Context, host, secret string) {
 	t := n.control.t
 	t.Helper()
@@ -328,7 +328,6 @@ func (n *Node) StartRegistry(ctx context.Context, host, secret string) {
 	}
 	n.WriteFile("/usr/local/bin/registry", machine.File{Source: machine.BuildProgram(t, "test/cluster/registry")})
 	n.WriteFile("/etc/systemd/system/registry.service", machine.File{Content: "[Service]\nExecStart=/usr/local/bin/registry 127.0.0.1:5000 /var/lib/registry " + secret + "\n"})
-	n.WriteFile("/etc/containerd/certs.d/"+host+"/hosts.toml", machine.File{Content: "server = \"http://127.0.0.1:5000\"\n[host.\"http://127.0.0.1:5000\"]\ncapabilities = [\"pull\", \"resolve\"]\n"})
 	n.MustRun(ctx, "systemctl", "daemon-reload")
 	n.MustRun(ctx, "systemctl", "start", "registry.service")
 }
