@@ -118,7 +118,7 @@ func simulated(c *cli.Context) (simulator.World, config.Config, error) {
 func simulatedMachine(instanceType string) *facts.Machine {
 	m := &facts.Machine{CPUs: 2, BPFFS: true, KernelDefaults: true}
 	if t, ok := instancetypes.Lookup(instanceType); ok && t.VCPUs > 0 {
-		m.CPUs = t.VCPUs
+		m.CPUs, m.MemoryMiB = t.VCPUs, t.MemoryMiB
 	}
 	return m
 }

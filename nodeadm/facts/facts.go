@@ -67,11 +67,14 @@ type Cluster struct {
 
 // Machine is the hardware and the running kernel.
 type Machine struct {
-	CPUs   int  // online processors
-	NVIDIA bool // a PCI device of NVIDIA's is present
-	Neuron bool // an Inferentia or Trainium chip is present
-	FIPS   bool // the kernel runs in FIPS mode
-	BPFFS  bool // a bpf filesystem is mounted
+	CPUs int // online processors
+	// MemoryMiB is what the kernel has for everybody: somewhat less than the
+	// instance type has.
+	MemoryMiB int
+	NVIDIA    bool // a PCI device of NVIDIA's is present
+	Neuron    bool // an Inferentia or Trainium chip is present
+	FIPS      bool // the kernel runs in FIPS mode
+	BPFFS     bool // a bpf filesystem is mounted
 	// KernelDefaults: the kernel's settings are those that kubelet insists on.
 	KernelDefaults bool
 }
@@ -91,6 +94,12 @@ type Host struct {
 	// can run in runc's place, so that containers get such devices; empty where
 	// absent.
 	NVIDIARuntime, NeuronRuntime string
+	// SOCIUnits are the units of the SOCI snapshotter in the order in which they
+	// have to start; nil where it is not installed.
+	SOCIUnits []string
+	// Unpigz is the path of a program that unpacks images faster than Go does;
+	// empty where absent.
+	Unpigz string
 	// SystemdMountsBPF: the image's systemd mounts the bpf filesystem itself,
 	// and refuses a unit for it.
 	SystemdMountsBPF bool

@@ -79,6 +79,7 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 	h.Partial = r.Partial
 	h.NVIDIARuntime = r.Root.FirstExisting(nvidiaRuntimePaths...)
 	h.NeuronRuntime = r.Root.FirstExisting(neuronRuntimePaths...)
+	h.SOCIUnits, h.Unpigz = sociUnits(r), r.Root.FirstExisting("/usr/bin/unpigz")
 	h.SystemdMountsBPF = systemdVersion(r.Root) >= 238
 	h.StubResolver = stubResolver(r.Root)
 	if !r.Root.Live() && r.Machine == nil {
@@ -111,7 +112,7 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 		return h, nil, err
 	}
 	h.Live, h.Before, h.Private, h.RanBefore = map[string][]byte{}, r.Before, map[string]fs.FileMode{}, r.RanBefore
-	for _, path := range append(slices.Sorted(maps.Keys(r.Before)), layout.KubeletConfig, layout.ContainerdConfig, layout.KubeletArgs, layout.KubeletExtraArgs, layout.CredentialProvider) {
+	for _, path := range append(slices.Sorted(maps.Keys(r.Before)), layout.KubeletConfig, layout.ContainerdConfig, layout.SOCIConfig, layout.KubeletArgs, layout.KubeletExtraArgs, layout.CredentialProvider) {
 		data, err := readIfPresent(r.Root, path)
 		if err != nil {
 			return h, nil, err
@@ -130,6 +131,20 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 	}
 	h.ContainerdTemplate, err = findContainerdTemplate(r)
 	return h, warnings, err
+}
+
+// sociUnits finds the units of the SOCI snapshotter. Some images start it with
+// the socket that systemd opens for it, which then has to be there first.
+func sociUnits(r HostRequest) (units []string) {
+	if !r.Simulated && r.Root.FirstExisting("/usr/bin/soci-snapshotter-grpc", "/usr/local/bin/soci-snapshotter-grpc") == "" {
+		return nil
+	}
+	for _, name := range []string{"soci-snapshotter.socket", "soci-snapshotter.service"} {
+		if r.Simulated || slices.ContainsFunc(unitDirs, func(dir string) bool { return r.Root.Exists(dir + "/" + name) }) {
+			units = append(units, name)
+		}
+	}
+	return units
 }
 
 // tokenProgram finds the program that makes kubelet's tokens. Where there is
@@ -428,12 +443,15 @@ func stubResolver(root rootfs.Root) bool {
 func thisMachine() Machine {
 	fips, _ := os.ReadFile("/proc/sys/crypto/fips_enabled") // absent without FIPS support
 	mounts, _ := os.ReadFile("/proc/mounts")
+	memory, _ := os.ReadFile("/proc/meminfo")
 	return Machine{
 		CPUs:   onlineCPUs("/sys/devices/system/cpu/online"),
 		NVIDIA: hasPCI(pciDevices, "0x10de"),
 		Neuron: hasPCI(pciDevices, "0x1d0f", neuronDevices...),
 		FIPS:   strings.TrimSpace(string(fips)) == "1",
 		BPFFS:  mountsBPF(mounts),
+
+		MemoryMiB: memoryMiB(memory),
 
 		KernelDefaults: hasKernelDefaults("/proc/sys"),
 	}
@@ -497,6 +515,16 @@ func hasPCI(devices, vendor string, ids ...string) bool {
 		}
 		return read("vendor") == vendor && (len(ids) == 0 || slices.Contains(ids, read("device")))
 	})
+}
+
+// memoryMiB reads the first line of /proc/meminfo, 0 if it is none.
+func memoryMiB(meminfo []byte) int {
+	fields := strings.Fields(string(meminfo))
+	if len(fields) < 2 || fields[0] != "MemTotal:" {
+		return 0
+	}
+	kib, _ := strconv.Atoi(fields[1]) // 0 if it is none
+	return kib / 1024
 }
 
 func mountsBPF(mounts []byte) bool {

@@ -432,6 +432,31 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
+func TestMemory(t *testing.T) {
+	for meminfo, want := range map[string]int{"MemTotal:        7953124 kB\nMemFree: 1 kB\n": 7766, "": 0, "MemTotal:": 0, "MemFree: 5 kB\n": 0, "MemTotal: many kB": 0} {
+		if got := memoryMiB([]byte(meminfo)); got != want {
+			t.Errorf("%q: %d, want %d", meminfo, got, want)
+		}
+	}
+}
+
+func TestSOCIUnits(t *testing.T) {
+	const program, socket, service = "/usr/local/bin/soci-snapshotter-grpc", "/etc/systemd/system/soci-snapshotter.socket", "/usr/lib/systemd/system/soci-snapshotter.service"
+	for paths, want := range map[string]string{
+		"": "", socket + " " + service: "", program: "",
+		program + " " + service:                "soci-snapshotter.service",
+		program + " " + service + " " + socket: "soci-snapshotter.socket soci-snapshotter.service",
+	} {
+		files := map[string]string{}
+		for path := range strings.FieldsSeq(paths) {
+			files[path] = ""
+		}
+		if got := strings.Join(sociUnits(HostRequest{Root: image(t, files)}), " "); got != want {
+			t.Errorf("%s: %q, want %q", paths, got, want)
+		}
+	}
+}
+
 // What cannot be looked at is an error, and not an absence.
 func TestUnreadable(t *testing.T) {
 	for _, path := range []string{layout.KubeletConfig, layout.HostsFile, containerdTemplate} {

@@ -23,6 +23,8 @@ const (
 	ResolvedService      = "systemd-resolved.service"
 	ContainerdConfigDir  = "/etc/containerd/config.d"
 	RegistriesDir        = "/etc/containerd/certs.d"
+	SOCIConfig           = "/etc/soci-snapshotter-grpc/config.toml"
+	SOCISocket           = "/run/soci-snapshotter-grpc/soci-snapshotter-grpc.sock"
 	DockerConfig         = "/etc/docker/daemon.json"
 	BPFMountUnit         = "/etc/systemd/system/sys-fs-bpf.mount"
 	HostsFile            = "/etc/hosts"

@@ -430,6 +430,9 @@ func (b *builder) kubeletSettings() map[string]any {
 		if kubelet.HasField(v, "containerRuntimeEndpoint") {
 			s["containerRuntimeEndpoint"] = layout.ContainerdSocket
 		}
+		if b.fastImagePull {
+			s["imageServiceEndpoint"] = "unix://" + layout.SOCISocket
+		}
 	}
 	return s
 }

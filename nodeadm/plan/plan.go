@@ -91,9 +91,6 @@ type Options struct {
 func Build(c config.Config, f facts.Facts, o Options) (Plan, error) {
 	b := &builder{config: c, facts: f, force: o.ForceConflicts}
 	b.plan.Warnings = slices.Clone(f.Warnings)
-	if c.FastImagePull {
-		b.warn("the feature gate FastImagePull has no effect in this version: images are pulled as usual")
-	}
 	if err := b.settle(); err != nil {
 		return Plan{}, err
 	}
@@ -129,6 +126,8 @@ type builder struct {
 	cluster      cluster
 	runtimeName  string // "containerd" or "dockerd"
 	sandboxImage string
+	// fastImagePull: the SOCI snapshotter pulls images.
+	fastImagePull bool
 }
 
 func (b *builder) file(path, data string) error {
@@ -147,6 +146,7 @@ func (b *builder) settle() error {
 		return err
 	}
 	b.runtimeName = runtime
+	b.fastImagePull = b.chooseFastImagePull()
 	if b.cluster, err = settleCluster(b.config.Cluster, b.facts); err != nil {
 		return err
 	}

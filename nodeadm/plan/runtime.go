@@ -86,7 +86,7 @@ func (b *builder) containerd() error {
 	if h := b.facts.Host; h.NVIDIA && h.NVIDIARuntime == "" {
 		b.warn("an NVIDIA device is present and /usr/bin/nvidia-container-runtime is not installed: pods will not see the GPU")
 	}
-	if err := errors.Join(b.baseRuntimeSpec(), b.registryMirrors()); err != nil {
+	if err := errors.Join(b.baseRuntimeSpec(), b.registryMirrors(), b.soci()); err != nil {
 		return err
 	}
 	b.unit(Unit{Name: layout.ContainerdService, Enabled: true,
@@ -176,7 +176,7 @@ func (b *builder) containerdText() (string, error) {
 		return "", fault.New(fault.Usage, fmt.Sprintf("write the plugin's name of version 2, %q", criV2),
 			"spec.containerd.config: it names plugins of containerd 2, and the node has %s", cmp.Or(h.Containerd, "an unknown containerd"))
 	}
-	text := containerdDefaults(h, b.sandboxImage, v3 && (user == "" || namesV3), b.config.Containerd.BaseRuntimeSpec != nil)
+	text := b.containerdDefaults(v3 && (user == "" || namesV3))
 	if user == "" {
 		return text, nil
 	}
@@ -187,8 +187,15 @@ func (b *builder) containerdText() (string, error) {
 	return text, nil
 }
 
-func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) string {
+func (b *builder) containerdDefaults(v3 bool) string {
 	var t tomlText
+	h, baseSpec := b.facts.Host, b.config.Containerd.BaseRuntimeSpec != nil
+	snapshotter := func() {
+		if b.fastImagePull {
+			t.line("snapshotter = %q", "soci")
+			t.line("disable_snapshot_annotations = false") // they tell it which image a layer is of
+		}
+	}
 	images, runtime, version := `plugins."`+criV2+`"`, `plugins."`+criV2+`"`, 2
 	if v3 {
 		images, runtime, version = `plugins."`+criImages+`"`, `plugins."`+criRuntime+`"`, 3
@@ -208,8 +215,9 @@ func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) st
 	if v3 {
 		t.table(images)
 		t.line("discard_unpacked_layers = true")
+		snapshotter()
 		t.table(images + ".pinned_images")
-		t.line("sandbox = %q", sandboxImage)
+		t.line("sandbox = %q", b.sandboxImage)
 		t.table(images + ".registry")
 		t.line("config_path = %q", registriesPath)
 		if hasCDISwitch {
@@ -220,7 +228,7 @@ func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) st
 		t.line("default_runtime_name = %q", defaultRuntime)
 	} else {
 		t.table(runtime)
-		t.line("sandbox_image = %q", sandboxImage)
+		t.line("sandbox_image = %q", b.sandboxImage)
 		if hasCDISwitch {
 			t.line("enable_cdi = %t", cdi)
 		}
@@ -229,6 +237,7 @@ func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) st
 		t.table(runtime + ".containerd")
 		t.line("default_runtime_name = %q", defaultRuntime)
 		t.line("discard_unpacked_layers = true")
+		snapshotter()
 	}
 	for _, r := range runtimes {
 		t.table(runtime + ".containerd.runtimes." + r.name)
@@ -250,6 +259,11 @@ func containerdDefaults(h facts.Host, sandboxImage string, v3, baseSpec bool) st
 		t.line("bin_dir = %q", "/opt/cni/bin")
 	}
 	t.line("conf_dir = %q", "/etc/cni/net.d")
+	if b.fastImagePull {
+		t.table("proxy_plugins.soci")
+		t.line("type = %q", "snapshot")
+		t.line("address = %q", layout.SOCISocket)
+	}
 	return t.String()
 }
 
