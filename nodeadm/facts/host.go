@@ -83,7 +83,7 @@ func GatherHost(ctx context.Context, r HostRequest) (h Host, warnings []string, 
 	h.SystemdMountsBPF = systemdVersion(r.Root) >= 238
 	h.StubResolver = stubResolver(r.Root)
 	if !r.Root.Live() && r.Machine == nil {
-		h.KernelDefaults = false // it is not this machine's kernel that will run the image
+		h.KernelDefaults, h.Swap = false, "" // it is not this machine's kernel that will run the image
 	}
 	h.OwnSysctls, h.OwnBPFMount = r.Own[layout.SysctlConfig], r.Own[layout.BPFMountUnit]
 	h.KubeletPath = r.Root.FirstExisting(kubeletPaths...)
@@ -444,6 +444,7 @@ func thisMachine() Machine {
 	fips, _ := os.ReadFile("/proc/sys/crypto/fips_enabled") // absent without FIPS support
 	mounts, _ := os.ReadFile("/proc/mounts")
 	memory, _ := os.ReadFile("/proc/meminfo")
+	swaps, _ := os.ReadFile("/proc/swaps") // absent in kernels without swap
 	return Machine{
 		CPUs:   onlineCPUs("/sys/devices/system/cpu/online"),
 		NVIDIA: hasPCI(pciDevices, "0x10de"),
@@ -452,6 +453,7 @@ func thisMachine() Machine {
 		BPFFS:  mountsBPF(mounts),
 
 		MemoryMiB: memoryMiB(memory),
+		Swap:      swapsTo(swaps),
 
 		KernelDefaults: hasKernelDefaults("/proc/sys"),
 	}
@@ -525,6 +527,14 @@ func memoryMiB(meminfo []byte) int {
 	}
 	kib, _ := strconv.Atoi(fields[1]) // 0 if it is none
 	return kib / 1024
+}
+
+// swapsTo reads the first entry of /proc/swaps, which begins with a heading.
+func swapsTo(swaps []byte) string {
+	_, entries, _ := strings.Cut(string(swaps), "\n")
+	name, _, _ := strings.Cut(entries, " ")
+	name, _, _ = strings.Cut(name, "\t")
+	return name
 }
 
 func mountsBPF(mounts []byte) bool {

@@ -440,6 +440,19 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+func TestSwap(t *testing.T) {
+	const heading = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+	for swaps, want := range map[string]string{
+		"": "", heading: "",
+		heading + "/swapfile                               file\t\t1048572\t\t0\t\t-2\n": "/swapfile",
+		heading + "/dev/zram0\tpartition\t8\t0\t100\n/dev/dm-1 partition\t8\t0\t-2\n":    "/dev/zram0",
+	} {
+		if got := swapsTo([]byte(swaps)); got != want {
+			t.Errorf("%q: %q, want %q", swaps, got, want)
+		}
+	}
+}
+
 func TestSOCIUnits(t *testing.T) {
 	const program, socket, service = "/usr/local/bin/soci-snapshotter-grpc", "/etc/systemd/system/soci-snapshotter.socket", "/usr/lib/systemd/system/soci-snapshotter.service"
 	for paths, want := range map[string]string{

@@ -24,6 +24,9 @@ func (b *builder) kubelet() error {
 	if err != nil {
 		return err
 	}
+	if err := b.checkSwap(doc); err != nil {
+		return err
+	}
 	b.plan.HealthURL = b.healthURL(doc)
 
 	files := []string{layout.KubeletConfig, layout.KubeletArgs, layout.KubeletExtraArgs, layout.CACertificate,

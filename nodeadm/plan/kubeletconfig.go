@@ -249,7 +249,7 @@ func (b *builder) checkUserFields() error {
 		}
 		errs = append(errs, fault.New(fault.Usage, remedy, "%s: spec.kubelet.config.%s: kubelet %s has no such field", b.config.Origin("spec.kubelet.config."+name), name, b.facts.Host.Kubelet))
 	}
-	errs = append(errs, b.checkUserGates()...)
+	errs = append(append(errs, b.checkUserGates()...), b.checkSwapBehavior())
 	return errors.Join(append(errs, b.checkUserKinds("", b.config.Kubelet.Config, b.kubeletDefaults())...)...)
 }
 
