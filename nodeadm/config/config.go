@@ -110,6 +110,8 @@ type Containerd struct {
 	// RegistryMirrors are URLs that are asked before a registry itself, in order,
 	// by the registry's host name.
 	RegistryMirrors map[string][]string
+	// SELinux: containers get labels, where the host has SELinux.
+	SELinux bool
 }
 
 // MaxPods says how max pods is worked out; the zero value is by secondary IPv4

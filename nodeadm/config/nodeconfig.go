@@ -71,6 +71,7 @@ type ContainerdSpec struct {
 	Config          string         `json:"config,omitempty" doc:"TOML, merged over the defaults."`
 	BaseRuntimeSpec map[string]any `json:"baseRuntimeSpec,omitempty" doc:"OCI runtime specification, merged over the default of every container."`
 	ConfigFile      string         `json:"configFile,omitempty" doc:"File on the node that replaces containerd's configuration. Extension."`
+	SELinux         bool           `json:"selinux,omitempty" doc:"Containers get SELinux labels, where the host has SELinux. Extension."`
 
 	RegistryMirrors map[string][]string `json:"registryMirrors,omitempty" doc:"URLs that are asked for images before the registry itself, in order, by the registry's host name; _default stands for all others. Extension."`
 }

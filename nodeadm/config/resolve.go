@@ -253,7 +253,7 @@ func (r *resolver) containerd(spec ContainerdSpec) Containerd {
 		r.fail("containerd.configFile", "name a file", "%q is not a path", spec.ConfigFile)
 	}
 	r.registryMirrors(spec.RegistryMirrors)
-	return Containerd{ConfigFile: spec.ConfigFile, Config: spec.Config, BaseRuntimeSpec: spec.BaseRuntimeSpec, RegistryMirrors: spec.RegistryMirrors}
+	return Containerd{ConfigFile: spec.ConfigFile, Config: spec.Config, BaseRuntimeSpec: spec.BaseRuntimeSpec, RegistryMirrors: spec.RegistryMirrors, SELinux: spec.SELinux}
 }
 
 // registryMirrors checks names, which become folders, and URLs.

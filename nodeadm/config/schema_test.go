@@ -173,7 +173,7 @@ func TestSchemaAgreesWithCheck(t *testing.T) {
 		`{"kubelet": {"maxPods": 5}}`: false, `{"kubelet": {"maxPods": {"mode": "Fixed"}}}`: false, `{"kubelet": {"maxPods": {"cap": 110}}}`: false, `{"kubelet": {"maxPods": {"value": true}}}`: false,
 		`{"kubelet": {"kubeReserved": {"policy": "legacy"}}}`: true, `{"kubelet": {"kubeReserved": {"policy": "none"}}}`: false, `{"kubelet": {"kubeReserved": {"cpu": "1"}}}`: false,
 		`{"containerd": {"config": "x", "baseRuntimeSpec": {"a": {}}, "configFile": "/x"}}`: true, `{"containerd": {"config": {}}}`: false,
-		`{"containerd": {"registryMirrors": {"docker.io": ["https://a"], "_default": []}}}`: true, `{"containerd": {"registryMirrors": {"docker.io": "https://a"}}}`: false, `{"containerd": {"registryMirrors": ["https://a"]}}`: false,
+		`{"containerd": {"registryMirrors": {"docker.io": ["https://a"], "_default": []}, "selinux": true}}`: true, `{"containerd": {"selinux": "true"}}`: false, `{"containerd": {"registryMirrors": {"docker.io": "https://a"}}}`: false, `{"containerd": {"registryMirrors": ["https://a"]}}`: false,
 		`{"containerd": {"baseRuntimeSpec": "{}"}}`: false,
 		`{"featureGates": {"a": true, "b": false}}`: true, `{"featureGates": {"a": "true"}}`: false, `{"featureGates": ["a"]}`: false, `{"featureGates": {"a": {}}}`: false,
 		`{"instance": {"localStorage": {"strategy": "RAID0", "mountPath": "/x", "disabledMounts": ["Containerd", "PodLogs", "SOCI"]}}}`: true,

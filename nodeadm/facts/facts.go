@@ -75,6 +75,7 @@ type Machine struct {
 	Neuron    bool // an Inferentia or Trainium chip is present
 	FIPS      bool // the kernel runs in FIPS mode
 	BPFFS     bool // a bpf filesystem is mounted
+	SELinux   bool // the kernel has a SELinux policy, enforcing or not
 	// Swap is the first device or file that the kernel swaps to, "" if none.
 	Swap string
 	// KernelDefaults: the kernel's settings are those that kubelet insists on.

@@ -454,6 +454,7 @@ func thisMachine() Machine {
 
 		MemoryMiB: memoryMiB(memory),
 		Swap:      swapsTo(swaps),
+		SELinux:   rootfs.Root("/").Exists("/sys/fs/selinux/enforce"),
 
 		KernelDefaults: hasKernelDefaults("/proc/sys"),
 	}

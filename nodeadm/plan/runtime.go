@@ -86,6 +86,9 @@ func (b *builder) containerd() error {
 	if h := b.facts.Host; h.NVIDIA && h.NVIDIARuntime == "" {
 		b.warn("an NVIDIA device is present and /usr/bin/nvidia-container-runtime is not installed: pods will not see the GPU")
 	}
+	if b.config.Containerd.SELinux && !b.facts.Host.SELinux {
+		b.warn("spec.containerd.selinux has no effect: this machine runs without SELinux")
+	}
 	if err := errors.Join(b.baseRuntimeSpec(), b.registryMirrors(), b.soci()); err != nil {
 		return err
 	}
@@ -212,6 +215,9 @@ func (b *builder) containerdDefaults(v3 bool) string {
 	// 2.4 on, and wanted by dynamic resource allocation in kubelet 1.32 and newer.
 	cdi := h.Kubelet.Minor >= 32
 	hasCDISwitch := (v3 || strings.HasPrefix(h.Containerd, "1.7.")) && !atLeast(h.Containerd, 2, 4)
+	// Not wherever the host has it: pods that use the host's files, such as the
+	// VPC CNI's, are then refused what their manifests do not ask for.
+	selinux := b.config.Containerd.SELinux && h.SELinux
 	if v3 {
 		t.table(images)
 		t.line("discard_unpacked_layers = true")
@@ -220,9 +226,14 @@ func (b *builder) containerdDefaults(v3 bool) string {
 		t.line("sandbox = %q", b.sandboxImage)
 		t.table(images + ".registry")
 		t.line("config_path = %q", registriesPath)
-		if hasCDISwitch {
+		if hasCDISwitch || selinux {
 			t.table(runtime)
+		}
+		if hasCDISwitch {
 			t.line("enable_cdi = %t", cdi)
+		}
+		if selinux {
+			t.line("enable_selinux = true")
 		}
 		t.table(runtime + ".containerd")
 		t.line("default_runtime_name = %q", defaultRuntime)
@@ -231,6 +242,9 @@ func (b *builder) containerdDefaults(v3 bool) string {
 		t.line("sandbox_image = %q", b.sandboxImage)
 		if hasCDISwitch {
 			t.line("enable_cdi = %t", cdi)
+		}
+		if selinux {
+			t.line("enable_selinux = true")
 		}
 		t.table(runtime + ".registry")
 		t.line("config_path = %q", registriesPath)
