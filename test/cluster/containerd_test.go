@@ -32,7 +32,10 @@ func BuildContainerd(t testing.TB, minor string) string {
 	return machine.BuildPinned(t, "test/cluster/containerd/"+minor, path+"/cmd/containerd", "-X "+path+"/version.Version="+containerds[minor])
 }
 
-const containerdConfig = "/etc/containerd/config.toml"
+const (
+	containerdConfig = "/etc/containerd/config.toml"
+	baseRuntimeSpec  = "/etc/containerd/base-runtime-spec.json"
+)
 
 // TestContainerdAccepts has every case of test/cases planned for each containerd
 // there is, and read by it: `config dump` shows what it made of the file. It
@@ -45,6 +48,8 @@ func TestContainerdAccepts(t *testing.T) {
 	}
 	m := machine.Boot(t, machine.Options{Files: programs})
 	ctx := within(t, 5*time.Minute)
+	m.WaitBooted(ctx)
+	m.MustRun(ctx, "systemctl", "stop", "containerd.service")
 	commands := map[string]string{strings.Fields(m.MustRun(ctx, "containerd", "--version"))[2]: "containerd"}
 	for minor, version := range containerds {
 		commands[version] = "/opt/containerd-" + minor
@@ -74,6 +79,10 @@ func TestContainerdAccepts(t *testing.T) {
 					t.Fatal(err)
 				}
 				m.WriteFile(containerdConfig, machine.File{Content: string(text)})
+				spec := filepath.Join(root, baseRuntimeSpec)
+				if _, err := os.Stat(spec); err == nil {
+					m.WriteFile(baseRuntimeSpec, machine.File{Source: spec})
+				}
 				r := m.Run(ctx, commands[version], "--config", containerdConfig, "config", "dump")
 				if r.ExitCode != 0 {
 					t.Fatalf("containerd %s does not take what was planned for it:\n%s\n%s", version, r.Stderr, text)
@@ -94,10 +103,61 @@ func TestContainerdAccepts(t *testing.T) {
 				for _, lost := range lost(planned, dumped) {
 					t.Errorf("containerd %s: %s", version, lost)
 				}
+				if slices.Contains(serving, filepath.Base(dir)) {
+					if refused, found := refused(t, m, commands[version]); len(refused) > 0 || found == 0 {
+						t.Errorf("containerd %s, of %d plugins, does without %q:\n%s", version, found, refused, m.Journal("containerd-here.service"))
+					}
+				}
 			})
 		}
 		if read < 10 {
 			t.Errorf("containerd %s has read %d configurations", version, read)
+		}
+	}
+}
+
+// serving are the cases that differ in what containerd looks at when it starts.
+var serving = []string{"accelerator-neuron", "fast-image-pull", "gpu-nvidia", "nodeconfig-containerd-and-oci", "nodeconfig-minimal", "selinux"}
+
+// refused are the plugins that kubelet needs and that containerd, started with
+// the configuration that stands on the machine, does without: each looks at its
+// own fields only then. found is how many of them there are in all.
+func refused(t *testing.T, m *machine.Machine, command string) (refused []string, found int) {
+	t.Helper()
+	ctx := within(t, 30*time.Second)
+	m.MustRun(ctx, "systemd-run", "--quiet", "--unit=containerd-here", "--service-type=notify", "-p", "Delegate=yes", command, "--config", containerdConfig)
+	defer m.MustRun(ctx, "systemctl", "stop", "containerd-here.service")
+	for line := range strings.Lines(m.MustRun(ctx, "ctr", "plugins", "ls")) {
+		words := strings.Fields(line)
+		if len(words) < 3 || words[0]+" "+words[1] != "io.containerd.grpc.v1 cri" && words[0]+" "+words[1] != "io.containerd.snapshotter.v1 soci" && words[0] != "io.containerd.cri.v1" {
+			continue
+		}
+		found++
+		if words[len(words)-1] != "ok" {
+			refused = append(refused, strings.Join(words, " "))
+		}
+	}
+	return refused, found
+}
+
+// TestContainerdRefuses makes sure that what nodeadm refuses to write is what
+// containerd would do without kubelet for.
+func TestContainerdRefuses(t *testing.T) {
+	programs := map[string]machine.File{containerdConfig: {Content: "version = 2\n[plugins.\"" + cri + "\".registry]\nconfig_path = \"/etc/containerd/certs.d\"\n" +
+		"[plugins.\"" + cri + "\".registry.mirrors.\"docker.io\"]\nendpoint = [\"https://mirror.example.com\"]\n"}}
+	for minor := range containerds {
+		programs["/opt/containerd-"+minor] = machine.File{Source: BuildContainerd(t, minor)}
+	}
+	m := machine.Boot(t, machine.Options{Files: programs})
+	ctx := within(t, time.Minute)
+	m.WaitBooted(ctx)
+	m.MustRun(ctx, "systemctl", "stop", "containerd.service")
+	for _, command := range append(slices.Sorted(maps.Keys(programs)), "containerd") {
+		if command == containerdConfig {
+			continue
+		}
+		if refused, _ := refused(t, m, command); len(refused) == 0 {
+			t.Errorf("%s takes mirrors in both places", command)
 		}
 	}
 }
