@@ -163,6 +163,10 @@ func FromBottlerocket(data []byte, source string) (tree *doctree.Node, left []st
 				flags = append(flags, "--node-labels="+strings.Join(list, ","))
 			case path == "kubernetes.node-taints" && isTable:
 				flags = append(flags, "--register-with-taints="+strings.Join(bottlerocketTaints(nested), ","))
+			case path == "container-registry.mirrors":
+				for registry, mirrors := range bottlerocketMirrors(value) {
+					tree.Set(doctree.NewList(mirrors, at), "spec", "containerd", "registryMirrors", registry)
+				}
 			case bottlerocket[path] != "":
 				node := doctree.FromValue(value, at)
 				if text, isText := value.(string); isText {
@@ -190,6 +194,28 @@ func FromBottlerocket(data []byte, source string) (tree *doctree.Node, left []st
 		tree.Set(doctree.NewList(flags, at), "spec", "kubelet", "flags")
 	}
 	return tree, left, nil
+}
+
+// bottlerocketMirrors reads a list of {registry = "docker.io", endpoint = ["URL", …]},
+// in which a URL may lack https://, and a star stands for all registries.
+func bottlerocketMirrors(list any) map[string][]string {
+	mirrors := map[string][]string{}
+	tables, _ := list.([]map[string]any)
+	for _, table := range tables {
+		registry, _ := table["registry"].(string)
+		if registry == "*" {
+			registry = "_default"
+		}
+		endpoints, _ := table["endpoint"].([]any)
+		for _, endpoint := range endpoints {
+			mirror := fmt.Sprint(endpoint)
+			if !strings.Contains(mirror, "://") {
+				mirror = "https://" + mirror
+			}
+			mirrors[registry] = append(mirrors[registry], mirror)
+		}
+	}
+	return mirrors
 }
 
 // bottlerocketTaints reads key = "value:Effect" and key = ["value:Effect", …].

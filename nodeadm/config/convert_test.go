@@ -222,6 +222,14 @@ no-proxy = ["corp.example", "10.0.0.0/8"]
 name-servers = ["10.0.0.2"]
 search-list = ["corp.example"]
 
+[[settings.container-registry.mirrors]]
+registry = "docker.io"
+endpoint = ["mirror.example.com", "http://10.0.0.9:5000"]
+
+[[settings.container-registry.mirrors]]
+registry = "*"
+endpoint = ["https://all.example.com"]
+
 [settings.metrics]
 send-metrics = false
 `
@@ -255,6 +263,9 @@ func TestFromBottlerocket(t *testing.T) {
 	if c.Cluster.Name != "my-cluster" || !c.Cluster.Described() || fmt.Sprint(c.Cluster.DNSAddresses) != "[10.100.0.10]" || c.Proxy.HTTPS != "http://proxy:3128" || len(c.Proxy.NoProxy) != 2 ||
 		fmt.Sprint(c.Instance.Network) != "{[10.0.0.2] [corp.example]}" {
 		t.Errorf("%+v", c)
+	}
+	if mirrors := fmt.Sprint(c.Containerd.RegistryMirrors); mirrors != "map[_default:[https://all.example.com] docker.io:[https://mirror.example.com http://10.0.0.9:5000]]" {
+		t.Error(mirrors)
 	}
 	// Numbers that are written as text, and lists of addresses.
 	tree, _, err = Convertible([]byte("[settings.kubernetes]\nmax-pods = \"20\"\ncluster-dns-ip = [\"10.0.0.10\", \"10.0.0.11\"]\n"), "x")
