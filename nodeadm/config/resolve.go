@@ -245,6 +245,10 @@ func (r *resolver) containerd(spec ContainerdSpec) Containerd {
 			}
 			r.fail("containerd.config", "mend the TOML at that line", "not valid TOML: %s%v", at, err)
 		}
+		if field := RegistryConflict(doc, "nodeadm's own"); field != "" {
+			r.fail("containerd.config", `write mirrors as registryMirrors beside it, or hosts.toml below /etc/containerd/certs.d; or write config_path = "" in [….registry]`,
+				"%s stands beside config_path, which nodeadm sets, and with both containerd does not serve kubelet", field)
+		}
 		if spec.ConfigFile != "" {
 			r.fail("containerd.configFile", "leave one of the two out", "a file that replaces the configuration and a configuration to merge contradict each other")
 		}
@@ -254,6 +258,31 @@ func (r *resolver) containerd(spec ContainerdSpec) Containerd {
 	}
 	r.registryMirrors(spec.RegistryMirrors)
 	return Containerd{ConfigFile: spec.ConfigFile, Config: spec.Config, BaseRuntimeSpec: spec.BaseRuntimeSpec, RegistryMirrors: spec.RegistryMirrors, SELinux: spec.SELinux}
+}
+
+// RegistryConflict finds a field of containerd's configuration that it does not
+// take together with config_path: its older way to name mirrors and their
+// certificates. assumed is config_path where the document says nothing.
+func RegistryConflict(document map[string]any, assumed string) (field string) {
+	plugins, _ := document["plugins"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(plugins)) {
+		plugin, _ := plugins[name].(map[string]any)
+		registry, _ := plugin["registry"].(map[string]any)
+		configPath, given := registry["config_path"]
+		if given && configPath == "" || !given && assumed == "" {
+			continue
+		}
+		if mirrors, _ := registry["mirrors"].(map[string]any); len(mirrors) > 0 {
+			return "registry.mirrors"
+		}
+		configs, _ := registry["configs"].(map[string]any)
+		for _, host := range slices.Sorted(maps.Keys(configs)) {
+			if config, _ := configs[host].(map[string]any); config["tls"] != nil {
+				return fmt.Sprintf("registry.configs.%q.tls", host)
+			}
+		}
+	}
+	return ""
 }
 
 // registryMirrors checks names, which become folders, and URLs.

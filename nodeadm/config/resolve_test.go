@@ -120,6 +120,7 @@ func TestResolveRefuses(t *testing.T) {
 		{"TOML", "{containerd: {config: \"a = 1\\nb =\\nc = 2\\n\"}}", "containerd.config", "not valid TOML: line 2 of it", "mend"},
 		{"TOML twice", "{containerd: {config: \"a = 1\\na = 2\\n\"}}", "containerd.config", "not valid TOML", ""},
 		{"TOML and a file", "{containerd: {config: 'a = 1', configFile: /x}}", "containerd.configFile", "contradict each other", "leave one"},
+		{"mirrors the older way", `{containerd: {config: "[plugins.'io.containerd.grpc.v1.cri'.registry.mirrors.'docker.io']\nendpoint = ['https://m.example']\n"}}`, "containerd.config", "registry.mirrors stands beside config_path", "registryMirrors"},
 		{"mirror of a URL", "{containerd: {registryMirrors: {'https://docker.io': [https://m.example]}}}", "containerd.registryMirrors.https://docker.io", "not the host name of a registry", "such as docker.io"},
 		{"mirror upwards", "{containerd: {registryMirrors: {'..': [https://m.example]}}}", "containerd.registryMirrors...", "not the host name of a registry", ""},
 		{"mirror of Docker Hub's own server", "{containerd: {registryMirrors: {registry-1.docker.io: [https://m.example]}}}", "containerd.registryMirrors.registry-1.docker.io", "named docker.io/", "write docker.io"},

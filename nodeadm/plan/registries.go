@@ -1,12 +1,12 @@
 package plan
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
@@ -45,36 +45,24 @@ func registryFile(registry string) string {
 	return layout.RegistriesDir + "/" + registry + "/hosts.toml"
 }
 
-// checkRegistries refuses what would keep containerd from serving kubelet: it
-// has an older way to name mirrors, and does not start that part of itself where
-// both are used.
+// checkRegistries refuses what would keep containerd from serving kubelet,
+// whoever wrote it: the image, an administrator, or the user.
 func (b *builder) checkRegistries(path string, document map[string]any) error {
-	found := false
+	if field := config.RegistryConflict(document, ""); field != "" {
+		if template := b.facts.Host.ContainerdTemplate; template != nil {
+			path = template.Path
+		}
+		return fault.New(fault.Usage, "write mirrors as spec.containerd.registryMirrors, or hosts.toml below "+layout.RegistriesDir,
+			"%s: it has %s beside config_path, and with both containerd does not serve kubelet", path, field)
+	}
 	plugins, _ := document["plugins"].(map[string]any)
-	for _, name := range []string{criV2, criImages} {
+	named := slices.ContainsFunc([]string{criV2, criImages}, func(name string) bool {
 		plugin, _ := plugins[name].(map[string]any)
 		registry, _ := plugin["registry"].(map[string]any)
 		configPath, _ := registry["config_path"].(string)
-		if configPath == "" {
-			continue
-		}
-		found = found || slices.Contains(strings.Split(configPath, ":"), layout.RegistriesDir)
-		older := ""
-		if mirrors, _ := registry["mirrors"].(map[string]any); len(mirrors) > 0 {
-			older = "mirrors"
-		}
-		configs, _ := registry["configs"].(map[string]any)
-		for _, host := range slices.Sorted(maps.Keys(configs)) {
-			if config, _ := configs[host].(map[string]any); config["tls"] != nil {
-				older = fmt.Sprintf("configs.%q.tls", host)
-			}
-		}
-		if older != "" {
-			return fault.New(fault.Usage, "write mirrors as spec.containerd.registryMirrors, or hosts.toml below "+layout.RegistriesDir+`; or, with spec.containerd.config, config_path = ""`,
-				"%s: [plugins.%q.registry] has %s beside config_path, and with both containerd does not serve kubelet", path, name, older)
-		}
-	}
-	if !found && len(b.config.Containerd.RegistryMirrors) > 0 {
+		return slices.Contains(strings.Split(configPath, ":"), layout.RegistriesDir)
+	})
+	if !named && len(b.config.Containerd.RegistryMirrors) > 0 {
 		b.warn("spec.containerd.registryMirrors has no effect: the registry.config_path of " + path + " does not name " + layout.RegistriesDir)
 	}
 	return nil

@@ -20,9 +20,9 @@ func TestRegistries(t *testing.T) {
 		err, warning                            string
 	}{
 		{name: "neither"},
-		{name: "in version 2", user: v2 + `.mirrors."docker.io"]` + "\nendpoint = ['https://m']", err: "has mirrors beside config_path"},
-		{name: "in version 3", containerd: "2.1.4", user: v3 + `.mirrors."docker.io"]` + "\nendpoint = ['https://m']", err: "has mirrors beside config_path"},
-		{name: "certificates", user: v2 + `.configs."a:5000".tls]` + "\ninsecure_skip_verify = true", err: `has configs."a:5000".tls beside config_path`},
+		{name: "in version 2", user: v2 + `.mirrors."docker.io"]` + "\nendpoint = ['https://m']", err: "has registry.mirrors beside config_path"},
+		{name: "in version 3", containerd: "2.1.4", user: v3 + `.mirrors."docker.io"]` + "\nendpoint = ['https://m']", err: "has registry.mirrors beside config_path"},
+		{name: "certificates", user: v2 + `.configs."a:5000".tls]` + "\ninsecure_skip_verify = true", err: `has registry.configs."a:5000".tls beside config_path`},
 		{name: "passwords", user: v2 + `.configs."a:5000".auth]` + "\nusername = 'x'"},
 		{name: "instead", user: v2 + "]\nconfig_path = ''\n" + v2 + `.mirrors."docker.io"]` + "\nendpoint = ['https://m']", warning: "registryMirrors has no effect"},
 		{name: "the image's", image: "version = 2\n" + v2 + `.mirrors."docker.io"]` + "\nendpoint = ['https://m']", err: layout.ContainerdConfig + ": "},
