@@ -138,6 +138,14 @@ func (m *Manager) State(ctx context.Context, unit string) (State, error) {
 	s.Active, _ = p["ActiveState"].(string)
 	s.Sub, _ = p["SubState"].(string)
 	s.FileState, _ = p["UnitFileState"].(string)
+	if s.FileState == "disabled" {
+		// While others refer to a unit, systemd remembers that from before the unit
+		// was enabled. This reads the disk; in a pattern a backslash escapes.
+		files, err := m.conn.ListUnitFilesByPatternsContext(ctx, nil, []string{strings.ReplaceAll(unit, `\`, `\\`)})
+		if err == nil && len(files) == 1 {
+			s.FileState = files[0].Type
+		}
+	}
 	s.Fragment, _ = p["FragmentPath"].(string)
 	s.Result, _ = p["Result"].(string)
 	status, _ := p["ExecMainStatus"].(int32)
