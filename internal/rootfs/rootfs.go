@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 )
@@ -83,6 +84,54 @@ func (r Root) Target(path string) (string, error) {
 		}
 	}
 	return filepath.Join(string(r), path), nil
+}
+
+// Glob returns the paths on the node that match a pattern as of path.Match.
+// Links to directories on the way lead where they lead on the node; the last
+// element is not followed. A link on the way that leads nowhere is an error:
+// what it led to may be on another disk.
+func (r Root) Glob(pattern string) ([]string, error) {
+	found := []string{"/"}
+	for _, elem := range splitPath(pattern) {
+		var next []string
+		for _, dir := range found {
+			names, err := r.names(dir)
+			if err != nil {
+				return nil, err
+			}
+			for _, name := range names {
+				matches, err := path.Match(elem, name)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", pattern, err)
+				}
+				if matches {
+					next = append(next, path.Join(dir, name))
+				}
+			}
+		}
+		found = next
+	}
+	return found, nil
+}
+
+// names lists a directory, sorted. What is none has no names.
+func (r Root) names(dir string) ([]string, error) {
+	host, err := r.Resolve(dir, true)
+	if err != nil {
+		return nil, err
+	}
+	// Opening a pipe may never end.
+	if info, err := os.Stat(host); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s is a %w that leads to nothing", dir, ErrLink) // its name was listed
+	} else if err != nil || !info.IsDir() {
+		return nil, err
+	}
+	entries, err := os.ReadDir(host)
+	names := make([]string, len(entries))
+	for i, entry := range entries {
+		names[i] = entry.Name()
+	}
+	return names, err
 }
 
 // ReadFile reads a file of the node.

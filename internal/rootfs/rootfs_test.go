@@ -179,3 +179,37 @@ func TestLive(t *testing.T) {
 		}
 	}
 }
+
+func TestGlob(t *testing.T) {
+	root := image(t, map[string]string{
+		"/data/cloud/instances/i-1": "",
+		"/data/home/a/.key":         "",
+		"/var/lib/cloud":            "->/data/cloud",
+		"/home":                     "->data/home",
+		"/data/home/file":           "",
+		"/data/home/a/link":         "->nowhere",
+		"/gone":                     "->/not/there",
+	})
+	// The root's own path is no pattern.
+	odd := Root(string(root) + "[1]*")
+	if err := os.Rename(string(root), string(odd)); err != nil {
+		t.Fatal(err)
+	}
+	for pattern, want := range map[string]string{
+		"/var/lib/cloud/instances/*": "/var/lib/cloud/instances/i-1",
+		"/home/*/.key":               "/home/a/.key",
+		"/home/*":                    "/home/a /home/file",
+		"/home/a/l*":                 "/home/a/link",
+		"/var/lib/cloud":             "/var/lib/cloud",
+		"/absent/*":                  "",
+	} {
+		if found, err := odd.Glob(pattern); err != nil || strings.Join(found, " ") != want {
+			t.Errorf("%s: %v, %v; want %s", pattern, found, err, want)
+		}
+	}
+	for _, pattern := range []string{"/gone/*", "/home/a/*/x", "/home/["} {
+		if found, err := odd.Glob(pattern); err == nil {
+			t.Errorf("%s: %v", pattern, found)
+		}
+	}
+}
