@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -39,7 +41,7 @@ func imageCommand() *cli.Command {
 			{
 				Name:   "clean",
 				Usage:  "remove what belongs to the instance that the image was made on",
-				Flags:  flags(&cli.BoolFlag{Name: "dry-run", Usage: "tell what would be removed"}),
+				Flags:  flags(&cli.BoolFlag{Name: "dry-run", Usage: "tell what would be done, and end with exit code 10 if there is anything"}),
 				Action: imageClean,
 			},
 		},
@@ -91,24 +93,24 @@ func imageClean(c *cli.Context) error {
 		return err
 	}
 	root := rootfs.Root(options.Root)
+	const none = "nothing to do: no traces of an instance"
+	planned, err := image.Plan(root)
+	if err != nil {
+		return err
+	}
 	if c.Bool("dry-run") {
-		traces, err := image.Traces(root)
-		if err != nil {
+		for i := range planned {
+			planned[i].Action = "would " + planned[i].Action
+		}
+		if err := printChanges(c, planned, none); err != nil || len(planned) == 0 {
 			return err
 		}
-		var changes []image.Change
-		for _, path := range traces {
-			changes = append(changes, image.Change{Path: path, Action: "would remove"})
-		}
-		return printChanges(c, changes, "nothing to do: no traces of an instance")
+		return changesPending
 	}
 	// What runs wrote for this instance goes first; services are left alone, since
 	// the machine is about to be turned off.
 	options.NoStart, options.Timeout = true, cleanTimeout
 	result, err := nodeadm.Reset(c.Context, options)
-	if err != nil {
-		return err
-	}
 	var changes []image.Change
 	for _, change := range result.Changes {
 		changes = append(changes, image.Change{Path: change.Path, Action: "bring back"})
@@ -116,11 +118,18 @@ func imageClean(c *cli.Context) error {
 	for _, path := range result.Forgotten {
 		changes = append(changes, image.Change{Path: path, Action: "remove"})
 	}
-	removed, err := image.Clean(root)
 	if err != nil {
+		err = fault.New(fault.CodeOf(err), strings.ReplaceAll(fault.Remedy(err), "nodeadm reset", "nodeadm image clean"), "%w", err)
+	} else {
+		var removed []image.Change
+		removed, err = image.Clean(c.Context, root)
+		changes = append(changes, removed...)
+	}
+	if err != nil && len(changes) == 0 {
 		return err
 	}
-	return printChanges(c, append(changes, removed...), "nothing to do: no traces of an instance")
+	// What is done is told also where something has failed.
+	return errors.Join(printChanges(c, changes, none), err)
 }
 
 // cleanTimeout bounds how long another run is waited for.
@@ -137,9 +146,13 @@ func printChanges(c *cli.Context, changes []image.Change, none string) error {
 	if changes == nil {
 		changes = []image.Change{}
 	}
+	width := 8
+	for _, change := range changes {
+		width = max(width, len(change.Action))
+	}
 	return output(c, changes, func() {
 		for _, change := range changes {
-			fmt.Fprintf(c.App.Writer, "%-8s %s\n", change.Action, change.Path)
+			fmt.Fprintf(c.App.Writer, "%-*s %s\n", width, change.Action, change.Path)
 		}
 		if len(changes) == 0 {
 			fmt.Fprintln(c.App.Writer, none)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
@@ -215,7 +216,7 @@ func TestClean(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	changes, err := Clean(root)
+	changes, err := Clean(context.Background(), root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,170 @@ func TestClean(t *testing.T) {
 	if !root.Exists("/var/log/dpkg.log") || !root.Exists("/var/log/journal") {
 		t.Error("something is gone that is no instance's")
 	}
-	if again, err := Clean(root); err != nil || len(again) > 0 {
+	if again, err := Clean(context.Background(), root); err != nil || len(again) > 0 {
 		t.Errorf("a second run: %v, %v", again, err)
+	}
+}
+
+// put makes files, links (a text that begins with ->) and directories (/) in a
+// root.
+func put(t *testing.T, root rootfs.Root, files map[string]string) {
+	t.Helper()
+	for path, text := range files {
+		host := filepath.Join(string(root), path)
+		err := os.MkdirAll(filepath.Dir(host), 0o755)
+		if to, isLink := strings.CutPrefix(text, "->"); err == nil && isLink {
+			os.RemoveAll(host)
+			err = os.Symlink(to, host)
+		} else if err == nil && strings.HasSuffix(path, "/") {
+			err = os.MkdirAll(host, 0o755)
+		} else if err == nil {
+			os.RemoveAll(host)
+			err = os.WriteFile(host, []byte(text), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCleanRemoves(t *testing.T) {
+	const disks = "# Written by nodeadm for --local-disks.\n[Mount]\n"
+	for name, test := range map[string]struct {
+		files map[string]string
+		gone  []string
+		stays []string
+	}{
+		"links inside the image": {
+			map[string]string{"/data/cloud/instances/i-1/x": "x", "/var/lib/cloud": "->/data/cloud", "/home": "->data/home", "/data/home/a/.ssh/authorized_keys": "x", "/data/home/a/.profile": "x"},
+			[]string{"/data/cloud/instances", "/data/home/a/.ssh/authorized_keys"}, []string{"/data/home/a/.profile"}},
+		"a key that is a link": {
+			map[string]string{"/root/.ssh/authorized_keys": "->/data/authorized_keys", "/data/authorized_keys": "x", "/root/.bash_history": "->/dev/null", "/dev/null": "x", "/tmp/program": "->/usr/bin/program", "/usr/bin/program": "x"},
+			[]string{"/data/authorized_keys", "/root/.bash_history", "/tmp/program"}, []string{"/dev/null", "/usr/bin/program"}},
+		"cloud-init that is switched off": {
+			map[string]string{"/etc/cloud/cloud-init.disabled": ""}, []string{"/var/lib/cloud/instances"}, []string{"/etc/hostname", "/etc/ssh/ssh_host_rsa_key", "/home/ec2-user/.ssh/authorized_keys"}},
+		"what of cloud-init's is the image's": {
+			map[string]string{"/var/lib/cloud/seed/nocloud/meta-data": "x", "/var/lib/cloud/scripts/per-boot/a": "x", "/var/lib/cloud/handlers/a.py": "x", "/var/lib/cloud/data/instance-id": "x", "/var/lib/cloud/sem/x": "x"},
+			[]string{"/var/lib/cloud/data", "/var/lib/cloud/sem"}, []string{"/var/lib/cloud/seed/nocloud/meta-data", "/var/lib/cloud/scripts/per-boot/a", "/var/lib/cloud/handlers/a.py"}},
+		"local disks": {
+			map[string]string{"/etc/systemd/system/mnt-k8s\\x2ddisks-0.mount": disks, "/etc/systemd/system/multi-user.target.wants/mnt-k8s\\x2ddisks-0.mount": "->../mnt-k8s\\x2ddisks-0.mount",
+				"/etc/systemd/system/var-lib-kubelet.mount": disks, "/etc/systemd/system/kubelet.service.requires/var-lib-kubelet.mount": "->/etc/systemd/system/var-lib-kubelet.mount",
+				"/etc/systemd/system/srv.mount": "[Mount]\n", "/etc/systemd/system/multi-user.target.wants/srv.mount": "->../srv.mount"},
+			[]string{"/etc/systemd/system/mnt-k8s\\x2ddisks-0.mount", "/etc/systemd/system/multi-user.target.wants/mnt-k8s\\x2ddisks-0.mount", "/etc/systemd/system/var-lib-kubelet.mount", "/etc/systemd/system/kubelet.service.requires/var-lib-kubelet.mount"},
+			[]string{"/etc/systemd/system/srv.mount", "/etc/systemd/system/multi-user.target.wants/srv.mount"}},
+		"logs, histories and other machines": {
+			map[string]string{"/var/log/kern.log.1": "", "/var/log/syslog.2.gz": "", "/var/log/kubelet.log": "", "/root/.zsh_history": "", "/home/a/.viminfo": "", "/root/.ssh/known_hosts": "", "/var/tmp/a/b": "", "/etc/cni/net.d/05-cilium.conflist": "", "/etc/cni/net.d/10-mine.conflist": "", "/etc/iscsi/initiatorname.iscsi": "x"},
+			[]string{"/var/log/kern.log.1", "/var/log/syslog.2.gz", "/var/log/kubelet.log", "/root/.zsh_history", "/home/a/.viminfo", "/root/.ssh/known_hosts", "/var/tmp/a", "/etc/cni/net.d/05-cilium.conflist", "/etc/iscsi/initiatorname.iscsi"},
+			[]string{"/root/.ssh", "/var/tmp", "/etc/cni/net.d/10-mine.conflist"}},
+	} {
+		root, _ := image(t)
+		// The root's own path is no pattern.
+		odd := rootfs.Root(string(root) + "[1]")
+		if err := os.Rename(string(root), string(odd)); err != nil {
+			t.Fatal(err)
+		}
+		put(t, odd, test.files)
+		planned, err := Plan(odd)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		changes, err := Clean(context.Background(), odd)
+		if diff := cmp.Diff(planned, changes); err != nil || diff != "" {
+			t.Errorf("%s: %v (-planned +done):\n%s", name, err, diff)
+		}
+		for _, path := range test.gone {
+			if _, err := os.Lstat(filepath.Join(string(odd), path)); err == nil {
+				t.Errorf("%s: %s is still there", name, path)
+			}
+		}
+		for _, path := range test.stays {
+			if _, err := os.Lstat(filepath.Join(string(odd), path)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestCleanRewrites(t *testing.T) {
+	root, _ := image(t)
+	put(t, root, map[string]string{
+		"/etc/mdadm/mdadm.conf":                 "MAILADDR root\nARRAY /dev/md/kubernetes UUID=1:2\nARRAY /dev/md/0  metadata=1.2 name=ip-10-0-0-1:kubernetes\nARRAY /dev/md/mine UUID=3\n",
+		"/etc/iscsi/initiatorname.iscsi":        "InitiatorName=iqn.1993-08.org.debian:01:abc\n",
+		"/usr/lib/open-iscsi/startup-checks.sh": "",
+	})
+	if _, err := Clean(context.Background(), root); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"/etc/mdadm/mdadm.conf": "MAILADDR root\nARRAY /dev/md/mine UUID=3\n", "/etc/iscsi/initiatorname.iscsi": "GenerateName=yes\n"} {
+		if data, err := root.ReadFile(path); err != nil || string(data) != want {
+			t.Errorf("%s: %q, %v", path, data, err)
+		}
+	}
+}
+
+// Whatever stands for the machine id, an empty file takes its place, and nothing
+// is touched outside the image.
+func TestCleanMachineID(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "machine-id")
+	if err := os.WriteFile(outside, []byte("host"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{outside, outside + "-dangling", "../var/lib/dbus/machine-id", "/etc/machine-id", "../../../../../../../.." + outside} {
+		root, _ := image(t)
+		put(t, root, map[string]string{machineID: "->" + to, "/var/lib/dbus/machine-id": "0123"})
+		if to == machineID {
+			os.Remove(string(root) + machineID)
+			put(t, root, map[string]string{"/var/lib/dbus/machine-id": "->" + to})
+		}
+		if _, err := Clean(context.Background(), root); err != nil {
+			t.Errorf("%s: %v", to, err)
+		}
+		if info, err := os.Lstat(string(root) + machineID); err != nil || !info.Mode().IsRegular() || info.Size() > 0 || root.Exists("/var/lib/dbus/machine-id") {
+			t.Errorf("%s: %v, %v", to, info, err)
+		}
+	}
+	if data, err := os.ReadFile(outside); err != nil || string(data) != "host" {
+		t.Errorf("outside: %q, %v", data, err)
+	}
+	if _, err := os.Lstat(outside + "-dangling"); err == nil {
+		t.Error("a file was made outside")
+	}
+}
+
+// What cannot be done in full is refused before anything is removed.
+func TestPlanRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		files map[string]string
+		says  string
+	}{
+		"a link to nothing":         {map[string]string{"/home": "->/data/home"}, "/home is a symbolic link that leads to nothing"},
+		"kubelet's directory":       {map[string]string{"/var/lib/kubelet": "->/data"}, "/var/lib/kubelet is a symbolic link"},
+		"a directory as machine id": {map[string]string{"/etc/machine-id/": ""}, "/etc/machine-id: not a file"},
+	} {
+		root, _ := image(t)
+		for path := range test.files {
+			os.RemoveAll(filepath.Join(string(root), path))
+		}
+		put(t, root, test.files)
+		if _, err := Plan(root); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", name, err)
+		} else {
+			fault.Each(err, func(e error) {
+				if fault.Remedy(e) == "" {
+					t.Errorf("%s: no remedy: %v", name, e)
+				}
+			})
+		}
+	}
+	if _, err := Plan(rootfs.Root(t.TempDir())); fault.CodeOf(err) != fault.Usage {
+		t.Errorf("an empty root: %v", err)
+	}
+}
+
+// What --local-disks writes is known by its first line.
+func TestDiskUnits(t *testing.T) {
+	data, err := os.ReadFile("../disks/units.go")
+	if err != nil || !strings.Contains(string(data), `"# Written by nodeadm for --local-disks.`) {
+		t.Errorf("units of --local-disks begin otherwise, or: %v", err)
 	}
 }
