@@ -14,7 +14,6 @@ import (
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
-	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
@@ -29,75 +28,108 @@ type Finding struct {
 // check is one look at an image. It returns what is wrong, "" if nothing is.
 type check struct {
 	name string
-	look func(context.Context, rootfs.Root) (what, remedy string)
+	look func(rootfs.Root, versions) (what, remedy string)
 }
 
 // checks are all of them, in the order of what depends on what.
 var checks = []check{
 	{"kubelet", checkKubelet},
 	{"container-runtime", checkRuntime},
-	{"runc", anyOf("runc", "install runc: containerd starts every container with it", "/usr/bin/runc", "/usr/sbin/runc", "/usr/local/bin/runc", "/usr/local/sbin/runc")},
-	{"cni-loopback", anyOf("the CNI plugin loopback", "install the CNI plugins (containernetworking-plugins) into /opt/cni/bin: containerd makes no sandbox without it, and aws-node brings only its own", "/opt/cni/bin/loopback")},
+	{"runc", program("runc", "install runc: containerd starts every container with it", "/usr/bin/runc", "/usr/sbin/runc", "/usr/local/bin/runc", "/usr/local/sbin/runc")},
+	{"cni-loopback", program("the CNI plugin loopback", "install the CNI plugins (containernetworking-plugins) into /opt/cni/bin: containerd makes no sandbox without it, and aws-node brings only its own", "/opt/cni/bin/loopback")},
 	{"ca-certificates", anyOf("a bundle of certificate authorities", "install ca-certificates: AWS's APIs are asked over TLS", "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem")},
-	{"mount", anyOf("mount", "install util-linux: kubelet mounts volumes with it", "/usr/bin/mount", "/bin/mount")},
+	{"mount", program("mount", "install util-linux: kubelet mounts volumes with it", "/usr/bin/mount", "/bin/mount")},
 	{"kernel-modules", checkModules},
 	{"program", checkProgram},
+	{"directories", checkDirectories},
 	{"unit", checkUnit},
+	{"runtime-slice", checkSlice},
 	{"recorded-versions", checkVersions},
 	{"kernel-settings", checkSettings},
 	{"kubelet-enabled", checkKubeletEnabled},
+	{"local-disks", checkDisks},
 }
 
 // Check finds all that a node would lack. It changes nothing.
 func Check(ctx context.Context, root rootfs.Root) []Finding {
 	var findings []Finding
+	v := askVersions(ctx, root) // once: a program that does not answer takes its time
 	for _, c := range checks {
-		if what, remedy := c.look(ctx, root); what != "" {
+		if what, remedy := c.look(root, v); what != "" {
 			findings = append(findings, Finding{c.name, what, remedy})
 		}
 	}
 	return findings
 }
 
-func anyOf(what, remedy string, paths ...string) func(context.Context, rootfs.Root) (string, string) {
-	return func(_ context.Context, root rootfs.Root) (string, string) {
-		if root.FirstExisting(paths...) != "" {
-			return "", ""
+// anyOf wants one of several files, with something in it.
+func anyOf(what, remedy string, paths ...string) func(rootfs.Root, versions) (string, string) {
+	return func(root rootfs.Root, _ versions) (string, string) {
+		path := root.FirstExisting(paths...)
+		if path == "" {
+			return fmt.Sprintf("%s is missing: none of %s exists", what, strings.Join(paths, ", ")), remedy
 		}
-		return fmt.Sprintf("%s is missing: none of %s exists", what, strings.Join(paths, ", ")), remedy
+		if info, err := stat(root, path); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+			return path + " is empty, or not a file", remedy
+		}
+		return "", ""
 	}
 }
 
-func checkKubelet(ctx context.Context, root rootfs.Root) (string, string) {
-	const remedy = "install kubelet at /usr/bin/kubelet, for the image's architecture"
-	said, _, err := facts.Versions(ctx, root)
-	if said == "" {
-		what, _, _ := strings.Cut(err.Error(), "\n") // what is wrong with containerd comes after it
-		return what, remedy
+// program wants one that can be run, the first of those that are there.
+func program(what, remedy string, paths ...string) func(rootfs.Root, versions) (string, string) {
+	there := anyOf(what, remedy, paths...)
+	return func(root rootfs.Root, v versions) (string, string) {
+		if what, remedy := there(root, v); what != "" {
+			return what, remedy
+		}
+		path := root.FirstExisting(paths...)
+		if info, err := stat(root, path); err != nil || info.Mode().Perm()&0o111 == 0 {
+			return path + " is not executable", "chmod 0755 " + path
+		}
+		return "", ""
 	}
-	v, err := kubelet.ParseVersion(said)
-	if err != nil || v.Major != 1 || v.Minor < kubelet.Oldest || v.Minor > kubelet.Newest {
-		return fmt.Sprintf("kubelet %s is not supported", said), fmt.Sprintf("use a kubelet from 1.%d to 1.%d", kubelet.Oldest, kubelet.Newest)
+}
+
+func stat(root rootfs.Root, path string) (fs.FileInfo, error) {
+	host, err := root.Resolve(path, true)
+	if err != nil {
+		return nil, err
+	}
+	return os.Stat(host)
+}
+
+func checkKubelet(_ rootfs.Root, v versions) (string, string) {
+	if v.kubelet == "" {
+		return v.kubeletErr.Error(), versionRemedy("kubelet", v.kubeletErr)
+	}
+	parsed, err := kubelet.ParseVersion(v.kubelet)
+	if err != nil || parsed.Major != 1 || parsed.Minor < kubelet.Oldest || parsed.Minor > kubelet.Newest {
+		return fmt.Sprintf("kubelet %s is not supported", v.kubelet), fmt.Sprintf("use a kubelet from 1.%d to 1.%d", kubelet.Oldest, kubelet.Newest)
 	}
 	return "", ""
 }
 
 // checkRuntime looks for containerd with a unit; kubelets that still have
 // dockershim may do with dockerd.
-func checkRuntime(_ context.Context, root rootfs.Root) (string, string) {
+func checkRuntime(root rootfs.Root, v versions) (string, string) {
 	unit := func(name string) bool {
-		return root.Exists("/etc/systemd/system/"+name) || slices.ContainsFunc(append(unitPackages, "/usr/local/lib/systemd/system/"), func(dir string) bool { return root.Exists(dir + name) })
+		return root.FirstExisting(unitDir+name, "/usr/lib/systemd/system/"+name, "/lib/systemd/system/"+name, "/usr/local/lib/systemd/system/"+name) != ""
 	}
-	recorded, _ := root.ReadFile(layout.KubeletVersion)
-	v, err := kubelet.ParseVersion(strings.TrimSpace(string(recorded)))
-	if err == nil && v.Minor <= 23 && root.FirstExisting("/usr/bin/dockerd") != "" && unit(layout.DockerService) {
-		return "", ""
-	}
-	if root.FirstExisting("/usr/bin/containerd", "/usr/local/bin/containerd") == "" {
+	runtime := layout.ContainerdService
+	switch {
+	case v.dockershim(root) && unit(layout.DockerService):
+		runtime = layout.DockerService
+	case root.FirstExisting("/usr/bin/containerd", "/usr/local/bin/containerd") == "":
 		return "containerd is missing", "install containerd"
-	}
-	if !unit(layout.ContainerdService) {
+	case v.containerd == "":
+		return v.containerdErr.Error(), versionRemedy("containerd", v.containerdErr)
+	case masked(root, layout.ContainerdService): // also where there is no /dev
+	case !unit(layout.ContainerdService):
 		return "containerd has no " + layout.ContainerdService, "install its unit into /usr/lib/systemd/system"
+	}
+	if masked(root, runtime) {
+		return unitDir + runtime + " is masked", "systemctl unmask " + runtime
 	}
 	return "", ""
 }
@@ -107,21 +139,20 @@ var neededModules = []string{"overlay", "veth", "nf_conntrack"}
 
 // checkModules looks at every kernel of the image: which one boots is decided
 // elsewhere.
-func checkModules(_ context.Context, root rootfs.Root) (string, string) {
+func checkModules(root rootfs.Root, _ versions) (string, string) {
 	const remedy = "install the kernel's package with all of its modules, such as kernel-modules-extra or linux-modules"
-	dir := "/lib/modules"
-	host, err := root.Resolve(dir, true)
+	const dir = "/lib/modules"
+	kernels, err := root.Glob(dir + "/*/modules.dep")
 	if err != nil {
 		return err.Error(), remedy
 	}
-	kernels, _ := filepath.Glob(filepath.Join(host, "*", "modules.dep"))
 	if len(kernels) == 0 {
 		return dir + " holds no modules of any kernel", remedy
 	}
 	for _, dep := range kernels {
 		var missing []string
 		for _, module := range neededModules {
-			if !lists(dep, module) && !lists(filepath.Join(filepath.Dir(dep), "modules.builtin"), module) {
+			if !lists(root, dep, module) && !lists(root, filepath.Join(filepath.Dir(dep), "modules.builtin"), module) {
 				missing = append(missing, module)
 			}
 		}
@@ -133,8 +164,8 @@ func checkModules(_ context.Context, root rootfs.Root) (string, string) {
 }
 
 // lists tells whether a list of modules, one path a line, names one.
-func lists(file, module string) bool {
-	data, err := os.ReadFile(file)
+func lists(root rootfs.Root, file, module string) bool {
+	data, err := root.ReadFile(file)
 	if err != nil {
 		return false
 	}
@@ -150,9 +181,9 @@ func lists(file, module string) bool {
 
 const again = "run nodeadm image install"
 
-func checkProgram(_ context.Context, root rootfs.Root) (string, string) {
-	if !root.Exists(layout.Program) {
-		return layout.Program + " is missing", again
+func checkProgram(root rootfs.Root, _ versions) (string, string) {
+	if what, _ := program("nodeadm", again, layout.Program)(root, versions{}); what != "" {
+		return what, again
 	}
 	for _, path := range []string{layout.BootstrapScript, layout.MaxPodsScript} {
 		if to := link(root, path); to != layout.Program {
@@ -171,20 +202,73 @@ func link(root rootfs.Root, path string) string {
 	return to
 }
 
+// installed are the options that an image was installed with, as its links tell.
+func installed(root rootfs.Root) Options {
+	before, after := Options{Root: root}, Options{Root: root, AfterScripts: true}
+	_, _, target := before.unit()
+	if link(root, wants(target, before.unitName())) != "" {
+		return before
+	}
+	_, _, target = after.unit()
+	after.AfterScripts = link(root, wants(target, after.unitName())) != ""
+	return after
+}
+
+// unlike compares an image's entries with what install would put there.
+func unlike(root rootfs.Root, v versions, concerns func(entry) bool) string {
+	for _, e := range installed(root).contents(nil, v) {
+		if !concerns(e) {
+			continue
+		}
+		info, err := stat(root, e.path)
+		switch {
+		case err != nil:
+			return e.path + " is missing"
+		case e.data == nil && !info.IsDir():
+			return e.path + " is not a directory"
+		case e.data == nil:
+			continue
+		}
+		if data, err := root.ReadFile(e.path); err != nil || !bytes.Equal(data, e.data) {
+			return e.path + " is not as nodeadm image install writes it"
+		}
+	}
+	return ""
+}
+
+func checkDirectories(root rootfs.Root, v versions) (string, string) {
+	return unlike(root, v, func(e entry) bool { return e.mode.Perm() == 0o755 && e.path != layout.Program }), again
+}
+
+// checkSlice: kubelet's own configuration names the control group.
+func checkSlice(root rootfs.Root, v versions) (string, string) {
+	return unlike(root, v, func(e entry) bool {
+		known := v.containerd != "" || v.dockershim(root) // or another check says so
+		return e.path == layout.RuntimeSlice || known && strings.HasSuffix(e.path, ".d/00-runtime-slice.conf")
+	}), again
+}
+
 // checkUnit wants one of the two units at boot, and that it can be loaded.
-func checkUnit(_ context.Context, root rootfs.Root) (string, string) {
+func checkUnit(root rootfs.Root, v versions) (string, string) {
 	var enabled []string
 	for _, after := range []bool{false, true} {
-		unit, _, target := Options{AfterScripts: after}.unit()
-		if path := wants(target, unit); link(root, path) != "" {
-			if !root.Exists(path) {
-				return path + " leads to nothing", again
-			}
-			if after && !cloudInit(root) {
-				return filepath.Base(unit) + " waits for cloud-init, which is not on the image or switched off", "run nodeadm image install without --after-user-scripts, or switch cloud-init on"
-			}
-			enabled = append(enabled, filepath.Base(unit))
+		o := Options{Root: root, AfterScripts: after}
+		unit, _, target := o.unit()
+		path := wants(target, unit)
+		if link(root, path) == "" {
+			continue
 		}
+		switch {
+		case masked(root, o.unitName()):
+			return unit + " is masked: nodeadm does not run at boot", "systemctl unmask " + o.unitName() + ", then " + again
+		case o.packaged() != "" && isFile(root, unit):
+			return unit + " stands in the way of the package's: systemd takes it, however old it is", again + ", which removes it"
+		case !root.Exists(path):
+			return path + " leads to nothing", again
+		case after && !cloudInit(root):
+			return o.unitName() + " waits for cloud-init, which is not on the image or switched off", "run nodeadm image install without --after-user-scripts, or switch cloud-init on"
+		}
+		enabled = append(enabled, o.unitName())
 	}
 	switch len(enabled) {
 	case 0:
@@ -192,7 +276,9 @@ func checkUnit(_ context.Context, root rootfs.Root) (string, string) {
 	case 2:
 		return "both " + strings.Join(enabled, " and ") + " run nodeadm at boot", again + ", which enables one of them"
 	}
-	return "", ""
+	return unlike(root, v, func(e entry) bool {
+		return e.path == layout.Preset || e.path == layout.Nodeadm || e.path == layout.NodeadmAfterScripts
+	}), again
 }
 
 // cloudInit tells whether cloud-init runs at boot, as far as that can be seen in
@@ -203,9 +289,8 @@ func cloudInit(root rootfs.Root) bool {
 
 // checkVersions compares what is recorded with what the programs say: a boot
 // believes the record.
-func checkVersions(ctx context.Context, root rootfs.Root) (string, string) {
-	kubeletVersion, containerdVersion, _ := facts.Versions(ctx, root)
-	for _, v := range []struct{ file, said string }{{layout.KubeletVersion, kubeletVersion}, {layout.ContainerdVersion, containerdVersion}} {
+func checkVersions(root rootfs.Root, asked versions) (string, string) {
+	for _, v := range []struct{ file, said string }{{layout.KubeletVersion, asked.kubelet}, {layout.ContainerdVersion, asked.containerd}} {
 		recorded, err := root.ReadFile(v.file)
 		if v.said == "" {
 			continue // another check says so
@@ -220,18 +305,41 @@ func checkVersions(ctx context.Context, root rootfs.Root) (string, string) {
 	return "", ""
 }
 
-func checkSettings(_ context.Context, root rootfs.Root) (string, string) {
-	for _, path := range []string{layout.SysctlConfig, layout.NetworkSysctl, layout.ModulesLoad} {
-		if !root.Exists(path) {
-			return path + " is missing", again
+// checkSettings wants every line of install's; a run may have written more.
+func checkSettings(root rootfs.Root, v versions) (string, string) {
+	for _, e := range installed(root).contents(nil, v) {
+		if !slices.Contains([]string{layout.SysctlConfig, layout.NetworkSysctl, layout.ModulesLoad}, e.path) {
+			continue
 		}
+		data, err := root.ReadFile(e.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return e.path + " is missing", again
+		}
+		has := strings.Split(string(data), "\n")
+		for line := range strings.SplitSeq(string(e.data), "\n") {
+			if !strings.HasPrefix(line, "#") && !slices.Contains(has, line) {
+				return fmt.Sprintf("%s does not say %s", e.path, line), again
+			}
+		}
+	}
+	return "", ""
+}
+
+// checkDisks: a boot would wait for disks that went with their instance.
+func checkDisks(root rootfs.Root, _ versions) (string, string) {
+	units, err := diskUnits(root)
+	if err != nil {
+		return err.Error(), "mend that"
+	}
+	if len(units) > 0 {
+		return strings.Join(units, ", ") + ": filesystems of the instance that the image was made on", "run nodeadm image clean"
 	}
 	return "", ""
 }
 
 // checkKubeletEnabled: kubelet that starts before nodeadm has been there fails,
 // and what it logs misleads.
-func checkKubeletEnabled(_ context.Context, root rootfs.Root) (string, string) {
+func checkKubeletEnabled(root rootfs.Root, _ versions) (string, string) {
 	if link(root, wants("multi-user.target", layout.KubeletService)) != "" && !root.Exists(layout.Kubeconfig) {
 		return layout.KubeletService + " is enabled, and there is no kubeconfig: it would start before nodeadm has made one", "systemctl disable " + layout.KubeletService + "; nodeadm enables it"
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,9 +24,9 @@ func image(t *testing.T) (rootfs.Root, Options) {
 		"usr/bin/kubelet":                              "#!/bin/sh\necho Kubernetes v1.34.4\n",
 		"usr/bin/containerd":                           "#!/bin/sh\necho containerd github.com/containerd/containerd/v2 v2.1.4 abc\n",
 		"usr/lib/systemd/system/containerd.service":    "[Service]\nExecStart=/usr/bin/containerd\n",
-		"usr/sbin/runc":                                "",
-		"opt/cni/bin/loopback":                         "",
-		"usr/bin/mount":                                "",
+		"usr/sbin/runc":                                "x",
+		"opt/cni/bin/loopback":                         "x",
+		"usr/bin/mount":                                "x",
 		"etc/ssl/certs/ca-certificates.crt":            "x",
 		"lib/modules/6.1.0/modules.dep":                "kernel/fs/overlayfs/overlay.ko.xz:\nkernel/net/netfilter/nf_conntrack.ko:\n",
 		"lib/modules/6.1.0/modules.builtin":            "kernel/drivers/net/veth.ko\n",
@@ -61,7 +62,7 @@ func names(findings []Finding) (names []string) {
 
 func TestInstall(t *testing.T) {
 	root, o := image(t)
-	if diff := cmp.Diff([]string{"program", "unit", "recorded-versions", "kernel-settings"}, names(Check(context.Background(), root))); diff != "" {
+	if diff := cmp.Diff([]string{"program", "directories", "unit", "runtime-slice", "recorded-versions", "kernel-settings"}, names(Check(context.Background(), root))); diff != "" {
 		t.Errorf("before (-want +got):\n%s", diff)
 	}
 	changes, err := Install(context.Background(), o)
@@ -186,6 +187,28 @@ func TestCheck(t *testing.T) {
 		{"kubelet-enabled", func(r string) error {
 			return os.Symlink("/usr/lib/systemd/system/kubelet.service", r+"/etc/systemd/system/multi-user.target.wants/kubelet.service")
 		}, "would start before nodeadm"},
+		{"program", func(r string) error { return os.Truncate(r+layout.Program, 0) }, "nodeadm is empty"},
+		{"program", func(r string) error { return os.Chmod(r+layout.Program, 0o644) }, "nodeadm is not executable"},
+		{"runc", func(r string) error { return os.Chmod(r+"/usr/sbin/runc", 0o644) }, "runc is not executable"},
+		{"cni-loopback", func(r string) error { return os.Chmod(r+"/opt/cni/bin/loopback", 0o644) }, "loopback is not executable"},
+		{"ca-certificates", func(r string) error { return os.Truncate(r+"/etc/ssl/certs/ca-certificates.crt", 0) }, "is empty"},
+		{"directories", func(r string) error { return os.Remove(r + layout.DropInDir) }, layout.DropInDir + " is missing"},
+		{"kernel-settings", func(r string) error { return os.Truncate(r+layout.SysctlConfig, 0) }, "does not say kernel.keys.root_max"},
+		{"runtime-slice", func(r string) error { return os.Remove(r + layout.RuntimeSlice) }, "runtime.slice is missing"},
+		{"runtime-slice", func(r string) error { return os.Truncate(r+inRuntimeSlice(layout.ContainerdService), 0) }, "is not as nodeadm image install"},
+		{"unit", func(r string) error { return os.WriteFile(r+layout.Nodeadm, []byte("[Unit]\n"), 0o644) }, "is not as nodeadm image install"},
+		{"unit", func(r string) error { os.Remove(r + layout.Nodeadm); return os.Symlink("/dev/null", r+layout.Nodeadm) }, "is masked"},
+		{"unit", func(r string) error {
+			return os.WriteFile(r+"/usr/lib/systemd/system/nodeadm.service", []byte("[Service]\n"), 0o644)
+		}, "stands in the way of the package's"},
+		{"container-runtime", func(r string) error { return os.Symlink("/dev/null", r+"/etc/systemd/system/containerd.service") }, "containerd.service is masked"},
+		{"local-disks", func(r string) error {
+			return os.WriteFile(r+"/etc/systemd/system/mnt.mount", []byte("# Written by nodeadm for --local-disks.\n"), 0o644)
+		}, "mnt.mount"},
+		{"kubelet", func(r string) error { return os.Chmod(r+"/usr/bin/kubelet", 0o644) }, "permission denied"},
+		{"kubelet", func(r string) error {
+			return os.WriteFile(r+"/usr/bin/kubelet", []byte("#!/bin/sh\nkill -9 $$\n"), 0o755)
+		}, "signal: killed: it was killed"},
 	} {
 		root, o := image(t)
 		if _, err := Install(context.Background(), o); err != nil {
@@ -402,5 +425,63 @@ func TestDiskUnits(t *testing.T) {
 	data, err := os.ReadFile("../disks/units.go")
 	if err != nil || !strings.Contains(string(data), `"# Written by nodeadm for --local-disks.`) {
 		t.Errorf("units of --local-disks begin otherwise, or: %v", err)
+	}
+}
+
+// install runs once more on what stands in its way, or is left from before.
+func TestInstallAgain(t *testing.T) {
+	const kept = layout.BootstrapScript + ".before-nodeadm"
+	for name, test := range map[string]struct {
+		change func(r string) error
+		want   []Change
+		fails  string
+	}{
+		"bootstrap.sh from a package, the same as before": {func(r string) error {
+			os.Remove(r + layout.BootstrapScript)
+			return os.WriteFile(r+layout.BootstrapScript, []byte("#!/bin/bash\necho the old one\n"), 0o755)
+		}, []Change{{layout.BootstrapScript, "link"}}, ""},
+		"bootstrap.sh from a package, another": {func(r string) error {
+			os.Remove(r + layout.BootstrapScript)
+			return os.WriteFile(r+layout.BootstrapScript, []byte("#!/bin/bash\n"), 0o755)
+		}, nil, "already kept as bootstrap.sh.before-nodeadm"},
+		"a directory in the place of a link": {func(r string) error {
+			os.Remove(r + layout.BootstrapScript)
+			return os.Mkdir(r+layout.BootstrapScript, 0o755)
+		}, nil, layout.BootstrapScript + " is a directory"},
+		"a pipe in the place of a file": {func(r string) error {
+			os.Remove(r + layout.ModulesLoad)
+			return syscall.Mkfifo(r+layout.ModulesLoad, 0o644)
+		}, nil, layout.ModulesLoad + " is a special file"},
+		"a unit that a package has brought meanwhile": {func(r string) error {
+			return os.WriteFile(r+"/usr/lib/systemd/system/nodeadm.service", []byte("[Service]\n"), 0o644)
+		}, []Change{{"/etc/systemd/system/multi-user.target.wants/nodeadm.service", "link"}, {layout.Nodeadm, "remove"}}, ""},
+		"a masked unit": {func(r string) error {
+			os.Remove(r + layout.Nodeadm)
+			return os.Symlink("/dev/null", r+layout.Nodeadm)
+		}, nil, "is masked"},
+		"no container runtime": {func(r string) error { return os.Remove(r + "/usr/bin/containerd") }, nil, "/usr/bin/containerd does not exist"},
+		"dockerd instead": {func(r string) error {
+			os.Remove(r + "/usr/bin/containerd")
+			os.WriteFile(r+"/usr/bin/dockerd", nil, 0o755)
+			return os.WriteFile(r+"/usr/bin/kubelet", []byte("#!/bin/sh\necho Kubernetes v1.23.1\n"), 0o755)
+		}, []Change{{layout.KubeletVersion, "update"}, {inRuntimeSlice(layout.DockerService), "create"}, {layout.ContainerdVersion, "remove"}, {inRuntimeSlice(layout.ContainerdService), "remove"}}, ""},
+	} {
+		root, o := image(t)
+		if _, err := Install(context.Background(), o); err != nil || !root.Exists(kept) {
+			t.Fatal(err)
+		}
+		if err := test.change(string(root)); err != nil {
+			t.Fatal(err)
+		}
+		changes, err := Install(context.Background(), o)
+		if test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails) || fault.Remedy(err) == "") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(test.want, changes); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if left, _ := filepath.Glob(string(root) + "/etc/eks/.nodeadm-*"); len(left) > 0 {
+			t.Errorf("%s: left behind: %v", name, left)
+		}
 	}
 }

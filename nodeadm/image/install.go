@@ -13,12 +13,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/atomicfile"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
-	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 	"github.com/eks-bootstrap/nodeadm/systemd"
 )
@@ -54,32 +54,98 @@ var unitPackages = []string{"/usr/lib/systemd/system/", "/lib/systemd/system/"}
 // the versions of kubelet and containerd, so that no boot has to ask. Nothing is
 // started. A second run changes nothing.
 func Install(ctx context.Context, o Options) ([]Change, error) {
-	entries, err := contents(ctx, o)
+	program, err := os.ReadFile(o.Program)
 	if err != nil {
-		return nil, err
+		return nil, fault.New(fault.Disk, "run nodeadm from a file that can be read", "%w", err)
+	}
+	v := askVersions(ctx, o.Root)
+	if v.kubelet == "" {
+		return nil, fault.New(fault.Usage, versionRemedy("kubelet", v.kubeletErr), "%w", v.kubeletErr)
+	}
+	if v.containerd == "" && (!v.dockershim(o.Root) || errors.Is(v.containerdErr, fs.ErrPermission)) {
+		return nil, fault.New(fault.Usage, versionRemedy("containerd", v.containerdErr), "%w", v.containerdErr)
+	}
+	if masked(o.Root, o.unitName()) {
+		return nil, fault.New(fault.Usage, "run systemctl unmask "+o.unitName()+", with --root for an image that is mounted", "%s%s is masked: nodeadm would not run at boot", unitDir, o.unitName())
 	}
 	var changes []Change
-	for _, e := range entries {
+	for _, e := range o.contents(program, v) {
+		if ctx.Err() != nil {
+			return changes, fault.New(fault.Disk, "run it again: what is in place stays", "stopped before all was installed: %w", ctx.Err())
+		}
 		done, err := o.place(e)
 		changes = append(changes, done...)
 		if err != nil {
 			return changes, fault.New(fault.Disk, "mend that and run it again: what is in place stays", "%w", err)
 		}
 	}
-	removed, err := o.disable()
-	return append(changes, removed...), err
+	for _, path := range o.superseded(v) {
+		host, err := o.Root.Target(path)
+		if err == nil {
+			err = os.Remove(host)
+		}
+		if err != nil {
+			return changes, fault.New(fault.Disk, "remove it", "%s: %w", path, err)
+		}
+		action := "remove"
+		if strings.Contains(path, ".wants/") {
+			action = "unlink"
+		}
+		changes = append(changes, Change{path, action})
+	}
+	return changes, nil
+}
+
+// superseded is what an earlier install, or an earlier nodeadm, left in the way
+// of what is installed now.
+func (o Options) superseded(v versions) (paths []string) {
+	other := Options{Root: o.Root, AfterScripts: !o.AfterScripts}
+	_, _, target := other.unit()
+	// Two units would be at work on one node.
+	if path := wants(target, other.unitName()); link(o.Root, path) != "" {
+		paths = append(paths, path)
+	}
+	// systemd takes /etc's unit, however old, before the package's.
+	if unit, _, _ := o.unit(); o.packaged() != "" && isFile(o.Root, unit) {
+		paths = append(paths, unit)
+	}
+	runtime := layout.DockerService
+	if v.containerd == "" {
+		runtime = layout.ContainerdService
+		if o.Root.Exists(layout.ContainerdVersion) {
+			paths = append(paths, layout.ContainerdVersion)
+		}
+	}
+	if path := inRuntimeSlice(runtime); isFile(o.Root, path) {
+		if data, err := o.Root.ReadFile(path); err == nil && string(data) == systemd.InRuntimeSlice {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// isFile tells of a regular file, links in its place not followed.
+func isFile(root rootfs.Root, path string) bool {
+	host, err := root.Resolve(path, false)
+	if err != nil {
+		return false
+	}
+	info, err := os.Lstat(host)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// masked tells whether somebody decided that a unit is not to run: a link to
+// /dev/null, or an empty file.
+func masked(root rootfs.Root, unit string) bool {
+	if link(root, unitDir+unit) == "/dev/null" {
+		return true
+	}
+	data, err := root.ReadFile(unitDir + unit)
+	return err == nil && len(data) == 0 && isFile(root, unitDir+unit)
 }
 
 // contents is all that an image gets, in order.
-func contents(ctx context.Context, o Options) ([]entry, error) {
-	program, err := os.ReadFile(o.Program)
-	if err != nil {
-		return nil, fault.New(fault.Disk, "", "%w", err)
-	}
-	kubeletVersion, containerdVersion, err := facts.Versions(ctx, o.Root)
-	if kubeletVersion == "" || containerdVersion == "" && errors.Is(err, fs.ErrPermission) {
-		return nil, fault.New(fault.Usage, "install kubelet and containerd on the image first, for its architecture", "%w", err)
-	}
+func (o Options) contents(program []byte, v versions) []entry {
 	sysctl := "# What kubelet insists on with protectKernelDefaults.\n"
 	for _, name := range slices.Sorted(maps.Keys(kubelet.KernelDefaults)) {
 		sysctl += name + " = " + kubelet.KernelDefaults[name] + "\n"
@@ -95,12 +161,14 @@ func contents(ctx context.Context, o Options) ([]entry, error) {
 		text(layout.SysctlConfig, sysctl),
 		text(layout.NetworkSysctl, "# Pods' packets are forwarded by the node.\nnet.ipv4.ip_forward = 1\n"),
 		text(layout.ModulesLoad, "# containerd's snapshots.\noverlay\n# What kube-proxy may have to see of packets between pods.\nbr_netfilter\n"),
-		text(layout.KubeletVersion, kubeletVersion+"\n"),
+		text(layout.KubeletVersion, v.kubelet+"\n"),
 	}
-	if containerdVersion != "" { // an image with dockerd has none
-		entries = append(entries, text(layout.ContainerdVersion, containerdVersion+"\n"))
+	runtime := layout.DockerService
+	if v.containerd != "" { // an image with dockerd has none
+		runtime = layout.ContainerdService
+		entries = append(entries, text(layout.ContainerdVersion, v.containerd+"\n"))
 	}
-	entries = append(entries, text(layout.RuntimeSlice, systemd.RuntimeSlice), text(inRuntimeSlice(containerdVersion), systemd.InRuntimeSlice))
+	entries = append(entries, text(layout.RuntimeSlice, systemd.RuntimeSlice), text(inRuntimeSlice(runtime), systemd.InRuntimeSlice))
 	// In place of the package's preset of the same name, if there is one.
 	preset := systemd.Preset
 	if o.AfterScripts {
@@ -108,23 +176,26 @@ func contents(ctx context.Context, o Options) ([]entry, error) {
 	}
 	entries = append(entries, text(layout.Preset, preset))
 	unit, data, target := o.unit()
-	if !slices.ContainsFunc(unitPackages, func(dir string) bool { return o.Root.Exists(dir + filepath.Base(unit)) }) {
-		entries = append(entries, text(unit, data))
+	if packaged := o.packaged(); packaged != "" {
+		unit = packaged
 	} else {
-		unit = unitPackages[0] + filepath.Base(unit)
+		entries = append(entries, text(unit, data))
 	}
-	return append(entries, entry{path: wants(target, unit), link: unit}), nil
+	return append(entries, entry{path: wants(target, unit), link: unit})
 }
 
-// inRuntimeSlice is the drop-in of the image's container runtime, under the name
-// that it has on Amazon Linux.
-func inRuntimeSlice(containerdVersion string) string {
-	runtime := layout.ContainerdService
-	if containerdVersion == "" {
-		runtime = layout.DockerService
+// packaged is where a package has put the unit, "" where none has.
+func (o Options) packaged() string {
+	var paths []string
+	for _, dir := range unitPackages {
+		paths = append(paths, dir+o.unitName())
 	}
-	return "/etc/systemd/system/" + runtime + ".d/00-runtime-slice.conf"
+	return o.Root.FirstExisting(paths...)
 }
+
+// inRuntimeSlice is the drop-in of a container runtime's unit, under the name
+// that it has on Amazon Linux.
+func inRuntimeSlice(runtime string) string { return unitDir + runtime + ".d/00-runtime-slice.conf" }
 
 // unit is the unit that makes nodes, what it says, and the target that wants it.
 func (o Options) unit() (path, data, target string) {
@@ -135,24 +206,12 @@ func (o Options) unit() (path, data, target string) {
 }
 
 func wants(target, unit string) string {
-	return "/etc/systemd/system/" + target + ".wants/" + filepath.Base(unit)
+	return unitDir + target + ".wants/" + filepath.Base(unit)
 }
 
-// disable lets go of the other unit: two would be at work on one node.
-func (o Options) disable() ([]Change, error) {
-	unit, _, target := Options{AfterScripts: !o.AfterScripts}.unit()
-	path := wants(target, unit)
-	host, err := o.Root.Target(path)
-	if err == nil {
-		err = os.Remove(host)
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, fault.New(fault.Disk, "", "%s: %w", path, err)
-	}
-	return []Change{{path, "unlink"}}, nil
+func (o Options) unitName() string {
+	path, _, _ := o.unit()
+	return filepath.Base(path)
 }
 
 // place brings an entry into the image, if it is not there already.
@@ -180,13 +239,26 @@ func (o Options) place(e entry) ([]Change, error) {
 	}
 	change := Change{e.path, "create"}
 	if !absent {
-		old, err := os.ReadFile(host)
-		if err == nil && info.Mode().IsRegular() && bytes.Equal(old, e.data) && info.Mode().Perm() == e.mode {
-			return nil, nil
+		// Looked at first: reading a pipe may never end.
+		if !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 {
+			return nil, inTheWay(e.path, info)
+		}
+		if info.Mode().IsRegular() && info.Mode().Perm() == e.mode {
+			if old, err := os.ReadFile(host); err == nil && bytes.Equal(old, e.data) {
+				return nil, nil
+			}
 		}
 		change.Action = "update"
 	}
 	return []Change{change}, atomicfile.Replace(host, e.data, e.mode)
+}
+
+func inTheWay(path string, info fs.FileInfo) error {
+	what := "a special file"
+	if info.IsDir() {
+		what = "a directory"
+	}
+	return fault.New(fault.Disk, "move it away and run it again: what is in place stays", "%s is %s, where nodeadm puts a file", path, what)
 }
 
 // placeLink makes a link. A file that stands in its place is somebody else's
@@ -196,15 +268,21 @@ func (o Options) placeLink(e entry, host string, info fs.FileInfo) (changes []Ch
 		if to, err := os.Readlink(host); err == nil && to == e.link {
 			return nil, nil
 		}
-		if info.Mode().IsRegular() {
-			kept := host + ".before-nodeadm"
-			if _, err := os.Lstat(kept); err == nil {
-				return nil, fmt.Errorf("%s is a file, and what stood there before is already kept as %s: remove one of them", e.path, filepath.Base(kept))
+		switch {
+		case info.Mode().IsRegular():
+			kept := e.path + ".before-nodeadm"
+			if isFile(o.Root, kept) && o.equal(e.path, kept) {
+				break // a package has written it once more
 			}
-			if err := os.Link(host, kept); err != nil {
+			if _, err := os.Lstat(host + ".before-nodeadm"); err == nil {
+				return nil, fmt.Errorf("%s is a file, and another that stood there before is already kept as %s: remove one of them", e.path, filepath.Base(kept))
+			}
+			if err := os.Link(host, host+".before-nodeadm"); err != nil {
 				return nil, err
 			}
 			changes = append(changes, Change{e.path, "keep as " + filepath.Base(kept)})
+		case info.Mode()&fs.ModeSymlink == 0:
+			return nil, inTheWay(e.path, info)
 		}
 	}
 	// Beside its place and then renamed: a link has no moment of absence either.
@@ -217,5 +295,16 @@ func (o Options) placeLink(e entry, host string, info fs.FileInfo) (changes []Ch
 	if err != nil {
 		return changes, err
 	}
-	return append(changes, Change{e.path, "link"}), os.Rename(beside, host)
+	if err := os.Rename(beside, host); err != nil {
+		os.Remove(beside)
+		return changes, err
+	}
+	return append(changes, Change{e.path, "link"}), nil
+}
+
+// equal tells of two files that have the same content.
+func (o Options) equal(a, b string) bool {
+	first, err := o.Root.ReadFile(a)
+	second, errSecond := o.Root.ReadFile(b)
+	return err == nil && errSecond == nil && bytes.Equal(first, second)
 }
