@@ -63,16 +63,18 @@ func unknownCommand(c *cli.Context) error {
 	if c.Command != nil && len(c.Command.Subcommands) > 0 && c.Command.Name != c.App.Name {
 		commands, group = c.Command.Subcommands, c.Command.Name+" "
 	}
-	if !c.Args().Present() {
-		if group != "" {
-			return cli.ShowSubcommandHelp(c)
-		}
+	if !c.Args().Present() && group == "" {
 		return cli.ShowAppHelp(c)
 	}
 	word := c.Args().First()
 	var names []string
 	for _, command := range commands {
-		names = append(names, command.Name)
+		if command.Name != "help" {
+			names = append(names, command.Name)
+		}
+	}
+	if word == "" { // a script whose variable is empty is not to go on
+		return fault.New(fault.Usage, "name one of "+strings.Join(names, ", ")+"; see nodeadm "+group+"--help", "nodeadm %sneeds a command", group)
 	}
 	remedy := "the commands are " + strings.Join(names, ", ")
 	if nearest := suggest.Nearest(word, names); nearest != "" {
@@ -84,7 +86,7 @@ func unknownCommand(c *cli.Context) error {
 // noOperands refuses words that a command has no use for.
 func noOperands(c *cli.Context) error {
 	if c.Args().Present() {
-		return fault.New(fault.Usage, "see nodeadm "+c.Command.FullName()+" --help", "unexpected word %q", c.Args().First())
+		return fault.New(fault.Usage, "see "+c.Command.HelpName+" --help", "unexpected word %q", c.Args().First())
 	}
 	return nil
 }
@@ -94,7 +96,7 @@ func noOperands(c *cli.Context) error {
 func usageError(c *cli.Context, err error, _ bool) error {
 	remedy := "see nodeadm --help; flags stand after the command"
 	if c.Command != nil && c.Command.Name != "" {
-		remedy = "see nodeadm " + c.Command.FullName() + " --help"
+		remedy = "see " + c.Command.HelpName + " --help"
 	}
 	if strings.Contains(err.Error(), "flag -timeout") {
 		remedy = "write a duration such as 30s or 5m"

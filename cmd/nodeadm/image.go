@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -53,7 +54,7 @@ func imageInstall(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
+	self, err := ownProgram(os.Executable, os.Args[0])
 	if err != nil {
 		return err
 	}
@@ -62,6 +63,19 @@ func imageInstall(c *cli.Context) error {
 		return err
 	}
 	return printChanges(c, changes, "nothing to do: everything is installed")
+}
+
+// ownProgram is the file that is running, found by the name it was called by
+// where there is no /proc to ask, as in a chroot.
+func ownProgram(executable func() (string, error), name string) (string, error) {
+	self, err := executable()
+	if err == nil {
+		return self, nil
+	}
+	if self, _ := exec.LookPath(name); self != "" {
+		return self, nil
+	}
+	return "", fault.New(fault.Disk, "mount /proc, or call nodeadm by its path", "find the program that is running: %w", err)
 }
 
 func imageCheck(c *cli.Context) error {

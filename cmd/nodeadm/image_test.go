@@ -5,7 +5,39 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/eks-bootstrap/nodeadm/internal/fault"
 )
+
+func TestGroups(t *testing.T) {
+	for _, test := range []struct{ args, says string }{
+		{"image", "name one of install, check, clean; see nodeadm image --help"},
+		{"config", "see nodeadm config --help"},
+		{"image chekc", "did you mean nodeadm image check?"},
+		{"image check extra", "see nodeadm image check --help"},
+		{"status extra", "see nodeadm status --help"},
+	} {
+		if _, errs, code := program(t, append([]string{"nodeadm"}, strings.Fields(test.args)...)...); code != 2 || !strings.Contains(errs, test.says) {
+			t.Errorf("%s: exit %d: %s", test.args, code, errs)
+		}
+	}
+	for _, args := range []string{"image --help", "image help", "config --help"} {
+		if out, _, code := program(t, append([]string{"nodeadm"}, strings.Fields(args)...)...); code != 0 || !strings.Contains(out, "COMMANDS") {
+			t.Errorf("%s: exit %d: %s", args, code, out)
+		}
+	}
+}
+
+// A chroot may be without /proc.
+func TestOwnProgram(t *testing.T) {
+	none := func() (string, error) { return "", os.ErrNotExist }
+	if self, err := ownProgram(none, "/bin/sh"); err != nil || self != "/bin/sh" {
+		t.Errorf("%q, %v", self, err)
+	}
+	if self, err := ownProgram(none, "/nowhere/nodeadm"); err == nil || fault.Remedy(err) == "" {
+		t.Errorf("%q, %v", self, err)
+	}
+}
 
 // TestImageClean: what a dry run tells is what is done then.
 func TestImageClean(t *testing.T) {

@@ -240,7 +240,7 @@ func TestUnknownCommand(t *testing.T) {
 	if _, errs, code := program(t, "nodeadm", "bootstrap", "--timeout", "5", "c"); code != 2 || !strings.Contains(errs, "fix: write a duration") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
-	for _, args := range [][]string{{"nodeadm"}, {"nodeadm", "--help"}, {"nodeadm", "help", "bootstrap"}, {"nodeadm", "config"}, {"nodeadm", "bootstrap", "--help", "c"}, {"nodeadm", "bootstrap", "--help"}, {"nodeadm", "version"}, {"nodeadm", "simulate", "serve", "-h"}} {
+	for _, args := range [][]string{{"nodeadm"}, {"nodeadm", "--help"}, {"nodeadm", "help", "bootstrap"}, {"nodeadm", "config", "--help"}, {"nodeadm", "bootstrap", "--help", "c"}, {"nodeadm", "bootstrap", "--help"}, {"nodeadm", "version"}, {"nodeadm", "simulate", "serve", "-h"}} {
 		if out, errs, code := program(t, args...); code != 0 || out == "" {
 			t.Errorf("%q: exit %d: %s", args, code, errs)
 		}
