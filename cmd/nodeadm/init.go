@@ -19,7 +19,8 @@ func initCommand() *cli.Command {
 		Name:  "init",
 		Usage: "make a node from NodeConfig documents",
 		Description: "Reads NodeConfig documents (node.eks.aws/v1alpha1), merges them so that later ones win, and makes the\n" +
-			"node. Without -c these are the instance's user data and, over it, /etc/eks/nodeadm.d.",
+			"node. Without -c these are the instance's user data and, over it, /etc/eks/nodeadm.d; where there is none,\n" +
+			"and a script in user data calls bootstrap.sh, the node is left to that script.",
 		Flags:  append(sourceFlags(), changeFlags()...),
 		Action: initNode,
 	}
@@ -45,15 +46,19 @@ func initNode(c *cli.Context) error {
 	var cancel context.CancelFunc
 	c.Context, cancel = options.Limit(c.Context)
 	defer cancel()
-	_, wanted, err := loadDocuments(c, options, c.StringSlice("config-source"), false)
+	documents, wanted, err := loadDocuments(c, options, c.StringSlice("config-source"), false)
 	if err != nil {
 		return err
+	}
+	if documents.Tree == nil {
+		return leave(c, documents.Script, options)
 	}
 	return boot(c, wanted, options)
 }
 
 // loadDocuments reads and merges all documents, and says what became of each
-// part of them.
+// part of them. Where scripts are not read as documents, and one of them makes
+// the node, there may be no document, and no error.
 func loadDocuments(c *cli.Context, options nodeadm.Options, uris []string, scripts bool) (config.Documents, config.Config, error) {
 	metadata := imds.New(imds.Options{Endpoint: options.IMDSEndpoint, Report: options.Waiting})
 	ctx, cancel := options.Limit(c.Context)
@@ -69,10 +74,24 @@ func loadDocuments(c *cli.Context, options nodeadm.Options, uris []string, scrip
 	for _, w := range documents.Warnings {
 		options.Log.Warn(w)
 	}
-	if err == nil && documents.Tree == nil {
+	// A document that somebody named has to be one; an image's unit runs on
+	// instances with user data of either kind.
+	if left := documents.Script != "" && len(uris) == 0; err == nil && documents.Tree == nil && !left {
 		err = noDocument(documents)
 	}
 	return documents, wanted, err
+}
+
+// leave changes nothing where a script in user data makes the node.
+func leave(c *cli.Context, script string, options nodeadm.Options) error {
+	why := fmt.Sprintf("nothing to do: there is no NodeConfig document, and %s calls bootstrap.sh: the node is left to that script", script)
+	if c.Bool("dry-run") {
+		quiet(c, options)
+		return output(c, newPreview(nodeadm.Result{}, newOwner(options.Root)), func() { fmt.Fprintln(c.App.Writer, why) })
+	}
+	options.Log.Info(why)
+	follow(&options).done(nil)
+	return nil
 }
 
 func contentType(t string) string {

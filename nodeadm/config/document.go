@@ -41,6 +41,9 @@ type Documents struct {
 	Tree     *doctree.Node // the merged document, nil if there is none
 	Parts    []Part
 	Warnings []string
+	// Script is the last part that is a shell script which calls bootstrap.sh,
+	// and was left to cloud-init; "" if there is none.
+	Script string
 
 	order []string // of sources, as origins name them
 }
@@ -146,7 +149,9 @@ func (l *loader) part(source string, several bool, p userdata.Part) (used bool, 
 			}
 			return tree != nil, "the arguments of bootstrap.sh"
 		}
-		if err == nil && args != nil {
+		// In a script that cannot be read to its end the call is known by its name.
+		if args != nil || err != nil && bytes.Contains(p.Data, []byte("bootstrap.sh")) {
+			l.Script = name
 			return false, "a shell script that calls bootstrap.sh; it is run by cloud-init, not by nodeadm init"
 		}
 		return false, "a shell script, for cloud-init"

@@ -144,3 +144,23 @@ func TestInstanceOptions(t *testing.T) {
 		t.Errorf("a second run: exit %d: %s", out.ExitCode, out.Stderr)
 	}
 }
+
+// TestInitWithScript: on an image for user data of either kind the unit leaves
+// the node to a script that calls bootstrap.sh.
+func TestInitWithScript(t *testing.T) {
+	Require(t)
+	files := image(t, "1.34.4")
+	maps.Copy(files, unit(t, beforeScripts))
+	m := Boot(t, Options{Files: files, Simulator: instance(t, managedUserData())})
+	ctx := within(t, 120*time.Second)
+	if up := m.WaitBooted(ctx); up.State != "running" {
+		t.Fatalf("boot %s, failed: %v\n%s", up.State, up.Failed, tail(m.Journal(beforeScripts), 40))
+	}
+	expect(t, beforeScripts, "active\n", m.Run(ctx, "systemctl", "is-active", beforeScripts).Stdout)
+	if journal := m.Journal(beforeScripts); !strings.Contains(journal, "user data part 2 calls bootstrap.sh: the node is left to that script") {
+		t.Errorf("the journal:\n%s", journal)
+	}
+	if args := kubeletArgs(t, m); !m.Exists("/var/lib/bootstrapped") || !slices.Contains(args, "--max-pods=29") {
+		t.Errorf("the script did not make the node; kubelet runs with %q", args)
+	}
+}
