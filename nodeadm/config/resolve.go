@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -22,6 +23,7 @@ import (
 	"github.com/eks-bootstrap/nodeadm/internal/doctree"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/suggest"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
 // Resolve reads a merged document and checks all of it, before anything is
@@ -309,7 +311,7 @@ func (r *resolver) registryMirrors(mirrors map[string][]string) {
 var (
 	registryPattern     = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?$`)
 	serviceNamePattern  = regexp.MustCompile(`^[A-Za-z0-9:_.@-]{1,255}$`)
-	mountPathPattern    = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+/?$`)
+	mountPathPattern    = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)*/?$`)
 	variableNamePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
@@ -317,6 +319,8 @@ func (r *resolver) instance(spec InstanceSpec) Instance {
 	i := Instance{LocalStorage: spec.LocalStorage, Environment: spec.Environment, Network: spec.Network}
 	if p := spec.LocalStorage.MountPath; p != "" && (!mountPathPattern.MatchString(p) || slices.Contains(strings.Split(p, "/"), "..")) {
 		r.fail("instance.localStorage.mountPath", "write an absolute path of letters, digits, dots, dashes and underscores", "%q is not such a path", p)
+	} else if err := layout.CheckDisksPath(cmp.Or(p, layout.DisksPath), spec.LocalStorage.Strategy != "Mount"); err != nil {
+		r.fail("instance.localStorage.mountPath", "choose a directory of its own, such as "+layout.DisksPath, "%v", err)
 	}
 	for _, service := range slices.Sorted(maps.Keys(spec.Environment)) {
 		if !serviceNamePattern.MatchString(service) {

@@ -18,10 +18,11 @@ import (
 	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
 // DefaultPath is where filesystems are mounted below unless somebody says otherwise.
-const DefaultPath = "/mnt/k8s-disks"
+const DefaultPath = layout.DisksPath
 
 // What is nodeadm's is known by its name. That of the array is the one that
 // setup-local-disks gives; that of a filesystem ends with the number under which
@@ -183,10 +184,10 @@ type move struct {
 }
 
 var moves = []move{
-	{"/var/lib/kubelet", "kubelet.service", ""},
-	{"/var/lib/containerd", "containerd.service", "Containerd"},
-	{"/var/log/pods", "kubelet.service", "PodLogs"},
-	{"/var/lib/soci-snapshotter", "soci-snapshotter.service", "SOCI"},
+	{layout.KubeletDir, "kubelet.service", ""},
+	{layout.ContainerdDir, "containerd.service", "Containerd"},
+	{layout.PodLogsDir, "kubelet.service", "PodLogs"},
+	{layout.SOCIDir, "soci-snapshotter.service", "SOCI"},
 }
 
 // Decision is what has to be done, and what people should know of it.
@@ -431,13 +432,11 @@ func (d *decider) stands(u unitFile) bool {
 	return found && unit.Text == u.text && !slices.ContainsFunc(u.links(), func(dir string) bool { return !slices.Contains(unit.Enabled, dir) })
 }
 
-// checkPath refuses a mountPath inside of what will be moved onto it.
+// checkPath refuses a mountPath inside of what will be moved onto it. The
+// configuration has been asked the same; who passes by it is not spared.
 func (d *decider) checkPath() {
-	for _, m := range moves {
-		if p := d.wanted.path(); p == m.where || strings.HasPrefix(p, m.where+"/") || strings.HasPrefix(m.where, p+"/") {
-			d.errs = append(d.errs, fault.New(fault.Usage, "choose a directory of its own, such as "+DefaultPath, "spec.instance.localStorage.mountPath: %s and %s, which is moved there, are inside of one another", p, m.where))
-			return
-		}
+	if err := layout.CheckDisksPath(d.wanted.path(), true); err != nil {
+		d.errs = append(d.errs, fault.New(fault.Usage, "choose a directory of its own, such as "+DefaultPath, "spec.instance.localStorage.mountPath: %w", err))
 	}
 }
 
