@@ -1,8 +1,9 @@
 # The images that nodes' images start from: each distribution's own, the newest.
 
 locals {
-  amazon_arch   = { amd64 = "x86_64", arm64 = "arm64" }[var.arch]
-  instance_type = { amd64 = "m5.large", arm64 = "m6g.large" }[var.arch]
+  # A default, so that of another arch only its validation is heard.
+  amazon_arch   = lookup({ amd64 = "x86_64", arm64 = "arm64" }, var.arch, "")
+  instance_type = lookup({ amd64 = "m5.large", arm64 = "m6g.large" }, var.arch, "")
   name          = "${var.kubernetes_version}-${var.arch}-{{timestamp}}"
   tags = {
     "kubernetes-version" = var.kubernetes_version

@@ -3,13 +3,18 @@
 variable "nodeadm_package" {
   description = "A deb, rpm or tar.gz that make release made, as a path on this computer. The tar.gz is for every distribution."
   type        = string
+  # The suffix tells the instance how to install it.
+  validation {
+    condition     = length([for suffix in [".deb", ".rpm", ".tar.gz"] : suffix if trimsuffix(var.nodeadm_package, suffix) != var.nodeadm_package]) == 1
+    error_message = "Nodeadm_package has to be a .deb, .rpm or .tar.gz that make release made."
+  }
 }
 
 variable "nodeadm_sha256" {
   description = "The package's line in SHA256SUMS, without the name."
   type        = string
   validation {
-    condition     = length(var.nodeadm_sha256) == 64
+    condition     = length(var.nodeadm_sha256) == 64 && trim(lower(var.nodeadm_sha256), "0123456789abcdef") == ""
     error_message = "Nodeadm_sha256 has to be the 64 hexadecimal digits of a SHA-256."
   }
 }
@@ -17,18 +22,26 @@ variable "nodeadm_sha256" {
 variable "kubernetes_version" {
   description = "The version that kubelet has to be, such as 1.34.2."
   type        = string
+  validation {
+    condition     = length([for number in split(".", var.kubernetes_version) : number if number != "" && trim(number, "0123456789") == ""]) == 3 && length(split(".", var.kubernetes_version)) == 3
+    error_message = "Kubernetes_version has to be three numbers, such as 1.34.2, without a v."
+  }
 }
 
 variable "kubelet_url" {
   description = "Where the instance gets kubelet from. EKS's own are at https://amazon-eks.s3.us-west-2.amazonaws.com/VERSION/DATE/bin/linux/ARCH/kubelet."
   type        = string
+  validation {
+    condition     = contains(["http:", "https:"], split("/", var.kubelet_url)[0]) && can(split("/", var.kubelet_url)[3])
+    error_message = "Kubelet_url has to be the URL of a file, such as https://example.com/kubelet."
+  }
 }
 
 variable "kubelet_sha256" {
   description = "The checksum of that file; EKS has it at the same address with .sha256 at the end."
   type        = string
   validation {
-    condition     = length(var.kubelet_sha256) == 64
+    condition     = length(var.kubelet_sha256) == 64 && trim(lower(var.kubelet_sha256), "0123456789abcdef") == ""
     error_message = "Kubelet_sha256 has to be the 64 hexadecimal digits of a SHA-256."
   }
 }

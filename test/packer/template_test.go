@@ -71,15 +71,32 @@ func TestValidate(t *testing.T) {
 	if err != nil || strings.Count(string(out), "  amazon-ebs.") != len(sources) {
 		t.Errorf("inspect: %v\n%s", err, out)
 	}
-	for what, broken := range map[string]string{
-		"Nodeadm_sha256 has to be":  "-var=nodeadm_sha256=0123",
-		"Kubelet_sha256 has to be":  "-var=kubelet_sha256=" + sum + "0",
-		"Arch has to be":            "-var=arch=x86_64",
-		"no such file or directory": "-var=nodeadm_package=" + pkg + "x",
-		"kubelet_version":           "-var=kubelet_version=1.34.4",
+	for _, broken := range []struct{ name, value, says string }{
+		{"nodeadm_sha256", "0123", "Nodeadm_sha256 has to be"},
+		{"nodeadm_sha256", strings.Repeat("z", 64), "Nodeadm_sha256 has to be"},
+		{"kubelet_sha256", sum + "0", "Kubelet_sha256 has to be"},
+		{"kubelet_sha256", strings.Repeat("z", 64), "Kubelet_sha256 has to be"},
+		{"kubernetes_version", "v1.34.2", "Kubernetes_version has to be"},
+		{"kubernetes_version", "1.34", "Kubernetes_version has to be"},
+		{"kubernetes_version", "1.34.2.", "Kubernetes_version has to be"},
+		{"kubernetes_version", "", "Kubernetes_version has to be"},
+		{"kubelet_url", "", "Kubelet_url has to be"},
+		{"kubelet_url", "example.com/kubelet", "Kubelet_url has to be"},
+		{"kubelet_url", "https://example.com", "Kubelet_url has to be"},
+		{"nodeadm_package", filepath.Join(templates, "../README.md"), "Nodeadm_package has to be"},
+		{"nodeadm_package", pkg + "x", "Nodeadm_package has to be"},
+		{"nodeadm_package", "x" + filepath.Base(pkg), "no such file or directory"},
+		{"arch", "x86_64", "Arch has to be"},
+		{"kubelet_version", "1.34.4", "kubelet_version"},
 	} {
-		if out, err := validate(broken); err == nil || !strings.Contains(out, what) {
-			t.Errorf("%s: %v, without %q\n%s", broken, err, what, out)
+		out, err := validate("-var=" + broken.name + "=" + broken.value)
+		if err == nil || !strings.Contains(out, broken.says) || strings.Contains(out, "Invalid index") {
+			t.Errorf("%s=%s: %v, without %q\n%s", broken.name, broken.value, err, broken.says, out)
+		}
+	}
+	for _, good := range []string{"nodeadm_sha256=" + strings.ToUpper(sum), "kubernetes_version=1.34.12"} {
+		if out, err := validate("-var=" + good); err != nil {
+			t.Errorf("%s: %v\n%s", good, err, out)
 		}
 	}
 	for i := range good {
