@@ -4,11 +4,15 @@
 # update leaves the unit, and a run of it, alone.
 case "$1" in
 remove | 0)
-	if command -v systemctl >/dev/null; then
-		systemctl --quiet disable nodeadm.service || :
-	fi
-	if [ -d /run/systemd/system ]; then
-		systemctl stop nodeadm.service || :
-	fi
+	# The second one is not in the package: nodeadm image install has put it
+	# there, and it runs the program that goes now.
+	for unit in nodeadm.service nodeadm-after-scripts.service; do
+		if command -v systemctl >/dev/null && systemctl --quiet is-enabled "$unit" 2>/dev/null; then
+			systemctl --quiet disable "$unit" || :
+		fi
+		if [ -d /run/systemd/system ] && systemctl --quiet is-active "$unit"; then
+			systemctl stop "$unit" || :
+		fi
+	done
 	;;
 esac

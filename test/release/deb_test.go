@@ -49,13 +49,19 @@ func TestDeb(t *testing.T) {
 	install()
 	wantUnit(t, ctx, m, "enabled", "inactive")
 
+	// The unit that nodeadm image install puts there is no file of the package's.
+	const afterScripts = "/etc/systemd/system/nodeadm-after-scripts.service"
+	m.WriteFile(afterScripts, machine.File{Source: machine.Source(t, "systemd/nodeadm-after-scripts.service")})
+	m.MustRun(ctx, "systemctl", "enable", "nodeadm-after-scripts.service")
+
 	const document = "/etc/eks/nodeadm.d/10-node.yaml"
 	m.WriteFile(document, machine.File{Content: "apiVersion: node.eks.aws/v1alpha1\n"})
 	m.MustRun(ctx, "dpkg", "-r", "nodeadm")
 	if got := m.MustRun(ctx, "systemctl", "show", "--property=LoadState,ActiveState", "nodeadm.service"); got != "LoadState=not-found\nActiveState=inactive\n" {
 		t.Errorf("after removal: %s", got)
 	}
-	after := state(ctx, m)
+	m.MustRun(ctx, "rm", afterScripts)
+	after := state(ctx, m) // with no link left, of either unit
 	want := append([]string{"/etc/eks d 755\n", "/etc/eks/nodeadm.d d 755\n", document + " f 644\n"}, before.files...)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, after.files); diff != "" {
