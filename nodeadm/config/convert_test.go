@@ -148,14 +148,14 @@ spec:
   containerd: {config: "a = 1", baseRuntimeSpec: {process: {rlimits: []}}}
   featureGates: {InstanceIdNodeName: true}
   instance:
-    localStorage: {strategy: Mount, mountPath: /x, disabledMounts: [SOCI]}
+    localStorage: {strategy: RAID0, mountPath: /x, disabledMounts: [SOCI]}
     environment: {default: {A: b}}
     network: {nameservers: [10.0.0.2], domains: []}
   labels: {lifecycle: true}
   proxy: {http: "http://p:1"}
 `)
 	args, left := ToBootstrap(documents.Tree)
-	if diff := cmp.Diff([]string{"c", "--ip-family", "ipv4", "--local-disks", "mount", "--kubelet-extra-args", "--v=1"}, args); diff != "" {
+	if diff := cmp.Diff([]string{"c", "--ip-family", "ipv4", "--local-disks", "raid0", "--kubelet-extra-args", "--v=1"}, args); diff != "" {
 		t.Error(diff)
 	}
 	want := []string{

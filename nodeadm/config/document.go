@@ -56,7 +56,28 @@ func Read(sources []Source, o ReadOptions) (Documents, Config, error) {
 		return documents, Config{}, err
 	}
 	c, err2 := Resolve(documents.Tree)
+	documents.Warnings = append(documents.Warnings, idle(documents.Tree)...)
 	return documents, c, inOrder(errors.Join(err, err2), documents.order)
+}
+
+// idle names settings that do nothing beside the others. AWS's API takes them, so
+// they are no mistakes.
+func idle(tree *doctree.Node) (warnings []string) {
+	storage := tree.Get("spec", "instance", "localStorage")
+	strategy := storage.Get("strategy")
+	warn := func(key, why string) {
+		if n := storage.Get(key); !n.Empty() {
+			warnings = append(warnings, fmt.Sprintf("%s: spec.instance.localStorage.%s has no effect: %s", n.Origin, key, why))
+		}
+	}
+	switch {
+	case strategy.Empty():
+		warn("mountPath", "without strategy, instance store volumes are left alone; add strategy, or leave it out")
+		warn("disabledMounts", "without strategy, instance store volumes are left alone; add strategy, or leave it out")
+	case strategy.Text() == "Mount":
+		warn("disabledMounts", "with strategy Mount nothing is moved onto the volumes; leave it out")
+	}
+	return warnings
 }
 
 // inOrder sorts mistakes by their places, sources in the order in which they

@@ -96,7 +96,7 @@ func TestMergeRules(t *testing.T) {
 		{"environment by name, empty overrides", "{instance: {environment: {default: {A: a, B: b}, kubelet: {C: c}}}}", "{instance: {environment: {default: {B: '', D: d}}}}", `{"instance":{"environment":{"default":{"A":"a","B":"","D":"d"},"kubelet":{"C":"c"}}}}`},
 		{"no environment removes nothing", "{instance: {environment: {default: {A: a}}}}", "{instance: {environment: {default: {}}}}", `{"instance":{"environment":{"default":{"A":"a"}}}}`},
 		{"lists are replaced as a whole", "{instance: {network: {nameservers: [10.0.0.1, 10.0.0.2], domains: [a.b]}}}", "{instance: {network: {nameservers: [10.0.0.3]}}}", `{"instance":{"network":{"domains":["a.b"],"nameservers":["10.0.0.3"]}}}`},
-		{"an empty list does not clear", "{instance: {localStorage: {disabledMounts: [PodLogs]}, network: {domains: [a.b]}}}", "{instance: {localStorage: {disabledMounts: []}, network: {domains: []}}}", `{"instance":{"localStorage":{"disabledMounts":["PodLogs"]},"network":{"domains":["a.b"]}}}`},
+		{"an empty list does not clear", "{instance: {localStorage: {strategy: RAID0, disabledMounts: [PodLogs]}, network: {domains: [a.b]}}}", "{instance: {localStorage: {disabledMounts: []}, network: {domains: []}}}", `{"instance":{"localStorage":{"disabledMounts":["PodLogs"],"strategy":"RAID0"},"network":{"domains":["a.b"]}}}`},
 		{"flags are appended", "{kubelet: {flags: [--v=1, --node-labels=a=b]}}", "{kubelet: {flags: [--v=2]}}", `{"kubelet":{"flags":["--v=1","--node-labels=a=b","--v=2"]}}`},
 		{"no flags remove nothing", "{kubelet: {flags: [--v=1]}}", "{kubelet: {flags: []}}", `{"kubelet":{"flags":["--v=1"]}}`},
 		{"kubelet.config is deep", "{kubelet: {config: {a: {b: 1, c: 2}, d: x}}}", "{kubelet: {config: {a: {c: 3, e: 4}}}}", `{"kubelet":{"config":{"a":{"b":1,"c":3,"e":4},"d":"x"}}}`},
@@ -351,6 +351,31 @@ func TestNothing(t *testing.T) {
 	}
 	if documents, err := Load(nil, ReadOptions{}); err != nil || documents.Tree != nil || documents.Parts != nil {
 		t.Error(documents, err)
+	}
+}
+
+// TestIdle: what does nothing is warned of at its place.
+func TestIdle(t *testing.T) {
+	for _, test := range []struct {
+		storage string
+		want    []string
+	}{
+		{"{strategy: RAID0, mountPath: /data, disabledMounts: [SOCI]}", nil},
+		{"{strategy: Mount, mountPath: /data}", nil},
+		{"{}", nil},
+		{"{mountPath: /data, disabledMounts: [SOCI]}", []string{"3:45: spec.instance.localStorage.mountPath has no effect: without strategy", "3:68: spec.instance.localStorage.disabledMounts has no effect: without strategy"}},
+		{"{strategy: Mount, disabledMounts: [SOCI]}", []string{"3:67: spec.instance.localStorage.disabledMounts has no effect: with strategy Mount"}},
+	} {
+		documents, _, err := Read(sourcesOf(header+"spec: {instance: {localStorage: "+test.storage+"}}\n"), ReadOptions{})
+		if err != nil || len(documents.Warnings) != len(test.want) {
+			t.Errorf("%s: %q, %v", test.storage, documents.Warnings, err)
+			continue
+		}
+		for i, want := range test.want {
+			if !strings.Contains(documents.Warnings[i], want) {
+				t.Errorf("%s: %q, want %q", test.storage, documents.Warnings[i], want)
+			}
+		}
 	}
 }
 

@@ -105,6 +105,15 @@ func (r *resolver) failAt(path []string, remedy, format string, args ...any) {
 	r.add(&doctree.Problem{Origin: at, Message: message, Remedy: remedy})
 }
 
+// own is the remedy in the words of whoever wrote the field below spec: those of
+// a document, or of bootstrap.sh.
+func (r *resolver) own(document, flags string, path ...string) string {
+	if n := r.tree.Get(append([]string{"spec"}, path...)...); n != nil && n.Origin.Line == 0 {
+		return flags
+	}
+	return document
+}
+
 func (r *resolver) cluster(spec ClusterSpec) Cluster {
 	c := Cluster{Name: spec.Name, Endpoint: spec.APIServerEndpoint, IPFamily: spec.IPFamily, ID: spec.ID, Outpost: spec.EnableOutpost, DescribeRetries: -1}
 	if spec.Name != "" && !clusterNamePattern.MatchString(spec.Name) {
@@ -123,9 +132,9 @@ func (r *resolver) cluster(spec ClusterSpec) Cluster {
 	}
 	switch {
 	case spec.APIServerEndpoint != "" && spec.CertificateAuthority == "":
-		r.fail("cluster.apiServerEndpoint", "add the certificate authority (--b64-cluster-ca), or leave both out so that EKS is asked", "the endpoint is given without the certificate authority")
+		r.fail("cluster.apiServerEndpoint", r.own("add spec.cluster.certificateAuthority", "add the certificate authority (--b64-cluster-ca)", "cluster", "apiServerEndpoint")+", or leave both out so that EKS is asked", "the endpoint is given without the certificate authority")
 	case spec.APIServerEndpoint == "" && spec.CertificateAuthority != "":
-		r.fail("cluster.certificateAuthority", "add the endpoint (--apiserver-endpoint), or leave both out so that EKS is asked", "the certificate authority is given without the endpoint")
+		r.fail("cluster.certificateAuthority", r.own("add spec.cluster.apiServerEndpoint", "add the endpoint (--apiserver-endpoint)", "cluster", "certificateAuthority")+", or leave both out so that EKS is asked", "the certificate authority is given without the endpoint")
 	}
 	if spec.CIDR != "" {
 		p, err := netip.ParsePrefix(spec.CIDR)
@@ -157,7 +166,7 @@ func (r *resolver) cluster(spec ClusterSpec) Cluster {
 	}
 	// When EKS is asked it tells the CIDR.
 	if c.IPFamily == "ipv6" && spec.CIDR == "" && len(spec.DNSAddresses) == 0 && spec.APIServerEndpoint != "" {
-		r.fail("cluster.ipFamily", "add --service-ipv6-cidr CIDR or --dns-cluster-ip IP (cidr or dnsAddresses in a document)", "an IPv6 cluster's DNS address cannot be known without its service CIDR")
+		r.fail("cluster.ipFamily", r.own("add spec.cluster.cidr or spec.cluster.dnsAddresses", "add --service-ipv6-cidr CIDR or --dns-cluster-ip IP", "cluster", "ipFamily"), "an IPv6 cluster's DNS address cannot be known without its service CIDR")
 	}
 	if spec.ID != "" && !clusterIDPattern.MatchString(spec.ID) {
 		r.fail("cluster.id", "copy id of `aws eks describe-cluster`", "%s is not the id of a cluster", short(spec.ID))
@@ -168,7 +177,7 @@ func (r *resolver) cluster(spec ClusterSpec) Cluster {
 		}
 	}
 	if spec.EnableOutpost != nil && *spec.EnableOutpost && spec.ID == "" && spec.APIServerEndpoint != "" {
-		r.fail("cluster.enableOutpost", "add the cluster's id (--cluster-id, or id in a document)", "a local cluster is authenticated by its id, which is not given")
+		r.fail("cluster.enableOutpost", r.own("add the cluster's id as spec.cluster.id", "add --cluster-id ID", "cluster", "enableOutpost"), "a local cluster is authenticated by its id, which is not given")
 	}
 	return c
 }
@@ -297,15 +306,27 @@ func (r *resolver) registryMirrors(mirrors map[string][]string) {
 		case registry != "_default" && !registryPattern.MatchString(registry):
 			r.failAt(path, "write what image names begin with, such as docker.io or registry.example.com:5000, or _default", "%q is not the host name of a registry", registry)
 		}
+		if len(mirrors[registry]) == 0 {
+			r.failAt(path, "name a mirror such as https://mirror.example.com, or leave the registry out", "no mirror is named")
+		}
 		for i, mirror := range mirrors[registry] {
 			u, err := url.Parse(mirror)
-			if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			if err == nil && !portExists(u) {
+				path[2] = fmt.Sprintf("%s[%d]", registry, i)
+				r.failAt(path, "write a port from 1 to 65535, or none", "there is no port %s", u.Port())
+			} else if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 				path[2] = fmt.Sprintf("%s[%d]", registry, i)
 				// The value may hold a password and is not repeated.
 				r.failAt(path, "write https://HOST, with a port and a path if need be, and without a password", "this is not the URL of a registry")
 			}
 		}
 	}
+}
+
+// portExists tells whether a URL's port, if it has one, is one.
+func portExists(u *url.URL) bool {
+	port, err := strconv.Atoi(u.Port())
+	return u.Port() == "" || err == nil && port > 0 && port < 1<<16
 }
 
 var (
@@ -370,7 +391,7 @@ func (r *resolver) proxy(spec ProxySpec) Proxy {
 		if field.value == "" {
 			continue
 		}
-		if u, err := url.Parse(field.value); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		if u, err := url.Parse(field.value); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || !portExists(u) {
 			// The value may hold a password and is not repeated.
 			r.fail("proxy."+field.name, "write http://HOST:PORT", "this is not the URL of a proxy")
 		}

@@ -75,10 +75,11 @@ func TestResolveRefuses(t *testing.T) {
 		{"endpoint without scheme", "{cluster: {apiServerEndpoint: a.example, certificateAuthority: " + ca + "}}", "cluster.apiServerEndpoint", "https://", "https://HOST"},
 		{"endpoint with a path", "{cluster: {apiServerEndpoint: 'https://a/b', certificateAuthority: " + ca + "}}", "cluster.apiServerEndpoint", "more than", ""},
 		{"endpoint with a user", "{cluster: {apiServerEndpoint: 'https://u@a', certificateAuthority: " + ca + "}}", "cluster.apiServerEndpoint", "more than", ""},
+		{"endpoint at a port that there is not", "{cluster: {apiServerEndpoint: 'https://a:0', certificateAuthority: " + ca + "}}", "cluster.apiServerEndpoint", "a port that there is not", ""},
 		{"endpoint that is none", "{cluster: {apiServerEndpoint: 'https://a b', certificateAuthority: " + ca + "}}", "cluster.apiServerEndpoint", "not a URL", ""},
-		{"endpoint alone", "{cluster: {apiServerEndpoint: https://a}}", "cluster.apiServerEndpoint", "without the certificate authority", "--b64-cluster-ca"},
+		{"endpoint alone", "{cluster: {apiServerEndpoint: https://a}}", "cluster.apiServerEndpoint", "without the certificate authority", "add spec.cluster.certificateAuthority"},
 		{"endpoint with an empty CA", with("''"), "cluster.apiServerEndpoint", "without the certificate authority", ""},
-		{"CA alone", "{cluster: {certificateAuthority: " + ca + "}}", "cluster.certificateAuthority", "without the endpoint", "--apiserver-endpoint"},
+		{"CA alone", "{cluster: {certificateAuthority: " + ca + "}}", "cluster.certificateAuthority", "without the endpoint", "add spec.cluster.apiServerEndpoint"},
 		{"CA as PEM", with(quoted), "cluster.certificateAuthority", "PEM itself", "as it is"},
 		{"CA twice encoded", with(encode(ca)), "cluster.certificateAuthority", "twice", ""},
 		{"CA of something else", with(encode("hello")), "cluster.certificateAuthority", "no PEM certificate", ""},
@@ -91,8 +92,8 @@ func TestResolveRefuses(t *testing.T) {
 		{"CIDR of the other family", "{cluster: {cidr: 10.100.0.0/16, ipFamily: ipv6}}", "cluster.cidr", "contradicts the IP family ipv6", ""},
 		{"DNS address", "{cluster: {dnsAddresses: [10.0.0]}}", "cluster.dnsAddresses[0]", `"10.0.0" is not an IP address`, ""},
 		{"DNS address of the other family", "{cluster: {cidr: 10.100.0.0/16, dnsAddresses: ['fd00::a']}}", "cluster.dnsAddresses[0]", "cannot be the address", ""},
-		{"IPv6 without a CIDR", "{cluster: {" + described + ", ipFamily: ipv6}}", "cluster.ipFamily", "cannot be known without its service CIDR", ""},
-		{"Outpost without id", "{cluster: {" + described + ", enableOutpost: true}}", "cluster.enableOutpost", "not given", "--cluster-id"},
+		{"IPv6 without a CIDR", "{cluster: {" + described + ", ipFamily: ipv6}}", "cluster.ipFamily", "cannot be known without its service CIDR", "add spec.cluster.cidr"},
+		{"Outpost without id", "{cluster: {" + described + ", enableOutpost: true}}", "cluster.enableOutpost", "not given", "as spec.cluster.id"},
 		{"id", "{cluster: {id: \"a\\nb\"}}", "cluster.id", "not the id of a cluster", ""},
 
 		{"restricted label", kubelet("--node-labels=node-role.kubernetes.io/x="), "kubelet.flags[0]", `kubelet would refuse "node-role.kubernetes.io/x="`, "kubectl"},
@@ -126,6 +127,8 @@ func TestResolveRefuses(t *testing.T) {
 		{"mirror of Docker Hub's own server", "{containerd: {registryMirrors: {registry-1.docker.io: [https://m.example]}}}", "containerd.registryMirrors.registry-1.docker.io", "named docker.io/", "write docker.io"},
 		{"mirror without scheme", "{containerd: {registryMirrors: {docker.io: [https://m.example, m.example]}}}", "containerd.registryMirrors.docker.io[1]", "not the URL of a registry", "https://HOST"},
 		{"mirror with a password", "{containerd: {registryMirrors: {docker.io: ['https://user:secret@m.example']}}}", "containerd.registryMirrors.docker.io[0]", "not the URL of a registry", "without a password"},
+		{"mirror at a port that there is not", "{containerd: {registryMirrors: {docker.io: ['https://m.example:99999']}}}", "containerd.registryMirrors.docker.io[0]", "there is no port 99999", "1 to 65535"},
+		{"registry without mirrors", "{containerd: {registryMirrors: {docker.io: []}}}", "containerd.registryMirrors.docker.io", "no mirror is named", "leave the registry out"},
 		{"feature gate", "{featureGates: {FastImagePul: true}}", "featureGates.FastImagePul", "there is no feature gate FastImagePul", "did you mean FastImagePull?"},
 		{"feature gate far off", "{featureGates: {Xyz: false}}", "featureGates.Xyz", "there is no feature gate Xyz", "the gates are FastImagePull and InstanceIdNodeName"},
 		{"relative mountPath", "{instance: {localStorage: {mountPath: data}}}", "instance.localStorage.mountPath", `"data" is not such a path`, ""},
@@ -143,6 +146,7 @@ func TestResolveRefuses(t *testing.T) {
 		{"domain", "{instance: {network: {domains: ['corp example']}}}", "instance.network.domains[0]", `"corp example" is not a DNS name`, ""},
 		{"domain over two lines", "{instance: {network: {domains: [\"a\\nDNS=b\"]}}}", "instance.network.domains[0]", "is not a DNS name", ""},
 		{"proxy without scheme", "{proxy: {http: 'user:secret@proxy:3128'}}", "proxy.http", "not the URL of a proxy", "http://HOST:PORT"},
+		{"proxy at a port that there is not", "{proxy: {http: 'http://proxy:70000'}}", "proxy.http", "not the URL of a proxy", ""},
 		{"proxy of another scheme", "{proxy: {https: 'socks5://secret@proxy:3128'}}", "proxy.https", "not the URL of a proxy", ""},
 		{"pause account", "{runtime: {pauseAccount: '123'}}", "runtime.pauseAccount", "12-digit", ""},
 		{"pause version", "{runtime: {pauseVersion: 'a b'}}", "runtime.pauseVersion", "not an image tag", ""},
@@ -165,6 +169,27 @@ func TestResolveRefuses(t *testing.T) {
 					t.Errorf("remedy %q", remedy)
 				}
 			})
+		})
+	}
+}
+
+// TestRemedyOfTheDialect: what to write instead is said in the words of whoever
+// wrote it.
+func TestRemedyOfTheDialect(t *testing.T) {
+	ca := simulator.Default().Cluster.CertificateAuthority
+	_, flags := ParseBootstrap([]string{"c", "--apiserver-endpoint", "https://a", "--b64-cluster-ca", ca, "--enable-local-outpost", "true"})
+	_, _, document := Read(sourcesOf(header+"spec: {cluster: {apiServerEndpoint: https://a, certificateAuthority: "+ca+", enableOutpost: true}}\n"), ReadOptions{})
+	for _, test := range []struct {
+		err  error
+		want string
+	}{{flags, "add --cluster-id ID"}, {document, "add the cluster's id as spec.cluster.id"}} {
+		if test.err == nil {
+			t.Errorf("nothing is said, want %q", test.want)
+		}
+		fault.Each(test.err, func(e error) {
+			if remedy := fault.Remedy(e); remedy != test.want {
+				t.Errorf("%v: %q, want %q", e, remedy, test.want)
+			}
 		})
 	}
 }

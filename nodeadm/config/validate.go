@@ -55,6 +55,9 @@ func checkEndpoint(endpoint string) error {
 	if u.Scheme != "https" || u.Hostname() == "" {
 		return fmt.Errorf("%q is not a URL that begins with https://", endpoint)
 	}
+	if !portExists(u) {
+		return fmt.Errorf("%q names a port that there is not", endpoint)
+	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
 		return fmt.Errorf("%q is more than https://HOST[:PORT]", endpoint)
 	}

@@ -18,12 +18,8 @@ const registriesPath = layout.RegistriesDir + ":/etc/docker/certs.d"
 // registry itself comes last without being named.
 func (b *builder) registryMirrors() error {
 	for _, registry := range slices.Sorted(maps.Keys(b.config.Containerd.RegistryMirrors)) {
-		mirrors := b.config.Containerd.RegistryMirrors[registry]
-		if len(mirrors) == 0 {
-			continue
-		}
 		var t tomlText
-		for i, mirror := range mirrors {
+		for i, mirror := range b.config.Containerd.RegistryMirrors[registry] {
 			if i > 0 {
 				t.line("")
 			}
