@@ -148,10 +148,7 @@ func showConfig(c *cli.Context) error {
 	if name := c.String("instance-type"); name != "" {
 		world := simulator.Default()
 		world.Instance.Type = name
-		if wanted.Cluster.Name != "" {
-			world.Cluster.Name = wanted.Cluster.Name
-		}
-		endpoint, stop, err := simulator.New(world).Start("")
+		endpoint, stop, err := simulator.New(knowing(world, wanted)).Start("")
 		if err != nil {
 			return err
 		}

@@ -230,6 +230,31 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
+// TestSimulateCluster: the simulated instance is one of the cluster that is
+// asked for.
+func TestSimulateCluster(t *testing.T) {
+	for _, test := range []struct {
+		name, cluster string
+		says          string
+	}{
+		{"IPv6", "{name: c, ipFamily: ipv6}", "--node-ip=2001:db8::5"},
+		{"IPv6 by its CIDR", "{name: c, cidr: 'fd00:1::/108'}", "--node-ip=2001:db8::5"},
+		{"Outpost", "{name: c, enableOutpost: true, id: id-of-c}", "/etc/hosts does not get the addresses"},
+	} {
+		document, root := filepath.Join(t.TempDir(), "node.yaml"), t.TempDir()
+		if err := os.WriteFile(document, []byte("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {cluster: "+test.cluster+"}\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, errs, code := program(t, "nodeadm", "simulate", "--user-data", document, "--root", root)
+		if code != 0 || !strings.Contains(out+errs, test.says) {
+			t.Errorf("%s: exit %d: %s%s", test.name, code, out, errs)
+		}
+		if _, err := os.Stat(filepath.Join(root, "etc/hosts")); err == nil {
+			t.Errorf("%s: /etc/hosts was written", test.name)
+		}
+	}
+}
+
 func TestUnknownCommand(t *testing.T) {
 	if _, errs, code := program(t, "nodeadm", "bootstarp"); code != 2 || !strings.Contains(errs, "did you mean nodeadm bootstrap?") {
 		t.Errorf("exit %d: %s", code, errs)

@@ -105,13 +105,24 @@ func simulated(c *cli.Context) (simulator.World, config.Config, error) {
 		if err == nil && documents.Tree == nil {
 			err = noDocument(documents)
 		}
-		if wanted.Cluster.Name != "" {
-			world.Cluster.Name = wanted.Cluster.Name // EKS knows every cluster here
-		}
-		return world, wanted, err
+		return knowing(world, wanted), wanted, err
 	}
 	wanted, err := config.ParseBootstrap([]string{world.Cluster.Name})
 	return world, wanted, err
+}
+
+// knowing is the world with the cluster that is wanted: EKS knows every one here.
+func knowing(world simulator.World, wanted config.Config) simulator.World {
+	if wanted.Cluster.Name != "" {
+		world.Cluster.Name = wanted.Cluster.Name
+	}
+	if wanted.Cluster.IPFamily == "ipv6" {
+		world.Cluster.IPFamily, world.Cluster.ServiceIPv4CIDR = "ipv6", ""
+		if cidr := wanted.Cluster.ServiceCIDR; cidr.IsValid() {
+			world.Cluster.ServiceIPv6CIDR = cidr.String()
+		}
+	}
+	return world.Complete()
 }
 
 // simulatedMachine is the hardware of an instance type, as far as it counts.

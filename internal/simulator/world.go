@@ -180,6 +180,9 @@ func (w World) Complete() World {
 			fill(&c.ServiceIPv4CIDR, serviceCIDR(in.VPCCIDRs))
 		} else {
 			fill(&c.ServiceIPv6CIDR, "fd30:1c53:5f8a::/108")
+			if len(in.IPv6) == 0 {
+				in.IPv6 = []string{"2001:db8::5"}
+			}
 		}
 		fill(&c.Endpoint, "https://0123456789ABCDEF0123456789ABCDEF.gr7."+in.Region+".eks."+in.ServicesDomain)
 		fill(&c.CertificateAuthority, exampleCA)

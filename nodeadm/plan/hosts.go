@@ -21,14 +21,21 @@ func (b *builder) hostsFile() error {
 	if !b.cluster.outpost && begin < 0 {
 		return nil
 	}
+	unknown := b.cluster.outpost && len(b.facts.Host.EndpointAddresses) == 0
+	if unknown {
+		b.warn(layout.HostsFile + " does not get the addresses of the local cluster's API server: they are not known here, since EKS does not say that " + b.cluster.name + " is on an Outpost, and no endpoint is given")
+		if begin < 0 {
+			return nil
+		}
+	}
 	rest := current
-	if begin >= 0 {
+	if begin >= 0 && !unknown {
 		rest = current[:begin]
 		if _, after, found := strings.Cut(current[begin:], hostsEnd+"\n"); found {
 			rest += after
 		}
 	}
-	if b.cluster.outpost {
+	if b.cluster.outpost && !unknown {
 		if rest != "" && !strings.HasSuffix(rest, "\n") {
 			rest += "\n"
 		}
