@@ -138,7 +138,7 @@ func (b *builder) kubeletArgs(own string) (string, error) {
 	}
 	args := []string{"--node-ip=" + nodeIP.String()}
 	if kubelet.HasFlag(v, "pod-infra-container-image") {
-		args = append(args, "--pod-infra-container-image="+b.sandboxImage)
+		args = append(args, "--pod-infra-container-image="+b.infraImage)
 	}
 	// A verbosity in the user's KubeletConfiguration must not be overruled by a flag.
 	if logging, _ := b.config.Kubelet.Config["logging"].(map[string]any); logging["verbosity"] == nil {

@@ -126,6 +126,9 @@ type builder struct {
 	cluster      cluster
 	runtimeName  string // "containerd" or "dockerd"
 	sandboxImage string
+	// infraImage is what kubelet is told of it, which has to be what the runtime
+	// uses: kubelet keeps that image from being collected.
+	infraImage string
 	// fastImagePull: the SOCI snapshotter pulls images.
 	fastImagePull bool
 }
@@ -151,6 +154,7 @@ func (b *builder) settle() error {
 		return err
 	}
 	b.sandboxImage = sandboxImage(b.config.PauseImage, b.facts)
+	b.infraImage = b.sandboxImage
 	b.plan.Node = b.node()
 	b.plan.MaxPods, err = b.maxPods()
 	return err

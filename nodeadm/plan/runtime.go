@@ -134,6 +134,7 @@ func (b *builder) containerdConfig(text string) error {
 	if err != nil {
 		return err
 	}
+	b.infraImage = cmp.Or(sandboxOf(document), b.infraImage)
 	return b.checkRegistries(w.path, document)
 }
 

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/eks-bootstrap/nodeadm/data/pauseimage"
@@ -29,4 +30,16 @@ func sandboxImage(p config.PauseImage, f facts.Facts) string {
 		version = p.Version
 	}
 	return fmt.Sprintf("%s.dkr.%s.%s.%s/eks/pause:%s", account, service, region, f.Instance.ServicesDomain, version)
+}
+
+// sandboxOf is the image that a configuration of containerd names for it, "" if
+// none, whoever has written it.
+func sandboxOf(document map[string]any) string {
+	plugins, _ := document["plugins"].(map[string]any)
+	images, _ := plugins[criImages].(map[string]any)
+	pinned, _ := images["pinned_images"].(map[string]any)
+	sandbox, _ := pinned["sandbox"].(string)
+	cri, _ := plugins[criV2].(map[string]any)
+	older, _ := cri["sandbox_image"].(string)
+	return cmp.Or(sandbox, older)
 }
