@@ -451,3 +451,22 @@ func calls(t *testing.T, path, script string) (found [][]string) {
 	})
 	return found
 }
+
+// TestComponentIsAnImageBuild: what an image needs the commands know, and the
+// component says none of it a second time.
+func TestComponentIsAnImageBuild(t *testing.T) {
+	var steps []string
+	for _, script := range commandsOf(t, component) {
+		for _, call := range calls(t, component, script) {
+			if call[1] == "image" {
+				steps = append(steps, call[2])
+			}
+		}
+	}
+	if want := []string{"install", "check", "clean"}; !slices.Equal(steps, want) {
+		t.Errorf("nodeadm image %q, want %q", steps, want)
+	}
+	if text := read(t, component); strings.Contains(text, "-version.txt") || strings.Contains(text, "ln -s") {
+		t.Error("it does by hand what nodeadm image install does")
+	}
+}
