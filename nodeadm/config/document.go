@@ -165,10 +165,11 @@ func (l *loader) part(source string, several bool, p userdata.Part) (used bool, 
 			if err != nil {
 				l.errs = append(l.errs, fault.Wrap(fault.Usage, err))
 			}
-			if tree != nil {
-				l.merge(tree)
+			if tree == nil {
+				return false, "its call of bootstrap.sh cannot be read; of a template, check what it makes"
 			}
-			return tree != nil, "the arguments of bootstrap.sh"
+			l.merge(tree)
+			return true, "the arguments of bootstrap.sh"
 		}
 		// In a script that cannot be read to its end the call is known by its name.
 		if args != nil || err != nil && bytes.Contains(p.Data, []byte("bootstrap.sh")) {
@@ -196,6 +197,9 @@ func (l *loader) part(source string, several bool, p userdata.Part) (used bool, 
 	if len(trees) == 0 && len(problems) == 0 {
 		return false, "it holds no document"
 	}
+	if len(trees) > 0 && !slices.ContainsFunc(trees, func(n *doctree.Node) bool { return wrapper(n) == "" }) {
+		return false, wrapper(trees[0])
+	}
 	return true, "NodeConfig"
 }
 
@@ -218,6 +222,10 @@ func (l *loader) problem(p *doctree.Problem) {
 func (l *loader) document(tree *doctree.Node) {
 	if !tree.IsMap {
 		l.problem(&doctree.Problem{Origin: tree.Origin, Message: "this is not a NodeConfig: it must begin with apiVersion and kind", Remedy: "write apiVersion: " + apiVersion + " and kind: " + kind})
+		return
+	}
+	if name := wrapper(tree); name != "" {
+		l.problem(&doctree.Problem{Origin: tree.Origin, Message: "this is " + name + ", which instances do not read: they get the user data in it", Remedy: "check that user data, in a file of its own"})
 		return
 	}
 	for _, field := range []struct{ name, want string }{{"apiVersion", apiVersion}, {"kind", kind}} {
@@ -243,6 +251,25 @@ func (l *loader) document(tree *doctree.Node) {
 		}
 	}
 	l.merge(tree)
+}
+
+// wrapper names what a document is that only holds user data, "" for any other.
+func wrapper(tree *doctree.Node) string {
+	if tree.Get("AWSTemplateFormatVersion") != nil {
+		return "a CloudFormation template"
+	}
+	version := tree.Get("apiVersion")
+	if version == nil {
+		return ""
+	}
+	for _, w := range []struct{ group, name string }{
+		{"karpenter.k8s.aws/", "a resource of Karpenter's"}, {"karpenter.sh/", "a resource of Karpenter's"}, {"eksctl.io/", "a configuration of eksctl's"},
+	} {
+		if strings.HasPrefix(version.Text(), w.group) {
+			return w.name
+		}
+	}
+	return ""
 }
 
 func (l *loader) merge(tree *doctree.Node) {

@@ -354,6 +354,21 @@ func TestNothing(t *testing.T) {
 	}
 }
 
+// TestWrapper: what only holds user data is named, once, and is not told to be
+// another document.
+func TestWrapper(t *testing.T) {
+	for text, want := range map[string]string{
+		"apiVersion: karpenter.k8s.aws/v1\nkind: EC2NodeClass\nspec: {userData: x}\n": "a resource of Karpenter's",
+		"apiVersion: eksctl.io/v1alpha5\nkind: ClusterConfig\nx: y\n":                 "a configuration of eksctl's",
+		"AWSTemplateFormatVersion: '2010-09-09'\nResources: {}\n":                     "a CloudFormation template",
+	} {
+		documents, err := Load(sourcesOf(text), ReadOptions{Scripts: true})
+		if all := findings(err); len(all) != 1 || !strings.HasPrefix(all[0], "1:1 this is "+want) || documents.Parts[0].Used || documents.Parts[0].Why != want {
+			t.Errorf("%q: %q, %+v", text, all, documents.Parts)
+		}
+	}
+}
+
 // TestIdle: what does nothing is warned of at its place.
 func TestIdle(t *testing.T) {
 	for _, test := range []struct {
