@@ -62,6 +62,7 @@ lint: ## formatting, vet, staticcheck
 	for module in $(MODULES); do (cd $$module && go vet ./...) || exit 1; done
 
 release: ## packages, checksums and what is in them, in dist/; the same bytes from the same commit
+	@cd packer/package && go run . -version '$(VERSION)' -date '$(DATE)' -dist $(abspath $(DIST)) $(ARCHS)
 	$(foreach arch,$(ARCHS),GOOS=linux GOARCH=$(arch) GOAMD64=v1 GOARM64=v8.0 $(GOBUILD) -o bin/linux_$(arch)/nodeadm ./cmd/nodeadm &&) true
 	cd packer/package && go run . -version '$(VERSION)' -date '$(DATE)' -binaries $(abspath bin) -dist $(abspath $(DIST)) $(ARCHS)
 

@@ -11,8 +11,10 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,7 +27,7 @@ const top = "../.."
 func main() {
 	version := flag.String("version", "", "what git describe says of the commit")
 	date := flag.String("date", "", "the date of the commit, RFC 3339")
-	binaries := flag.String("binaries", "", "the directory that holds linux_ARCH/nodeadm")
+	binaries := flag.String("binaries", "", "the directory that holds linux_ARCH/nodeadm; without it, only what would stop a release is said")
 	dist := flag.String("dist", "", "the directory to write to; an earlier release in it is removed")
 	flag.Parse()
 	if err := release(*version, *date, *binaries, *dist, flag.Args()); err != nil {
@@ -37,11 +39,20 @@ func main() {
 func release(described, date, binaries, dist string, archs []string) error {
 	when, err := time.Parse(time.RFC3339, date)
 	if err != nil {
-		return fmt.Errorf("a release is made of a commit: %w", err)
+		return fmt.Errorf("a release is made of a commit, and there is none here (%w): run it in a clone, or give VERSION=v1.2.0 DATE=2026-01-02T03:04:05Z", err)
+	}
+	if len(archs) == 0 {
+		return errors.New("no architecture is named: give ARCHS='amd64 arm64', or one of the two")
 	}
 	version, err := packageVersion(described, when)
 	if err != nil {
 		return err
+	}
+	if err := foreign(dist); err != nil {
+		return err
+	}
+	if binaries == "" {
+		return nil
 	}
 	described = strings.TrimPrefix(described, "v")
 	scratch, err := os.MkdirTemp("", "nodeadm-release-")
@@ -85,6 +96,20 @@ func release(described, date, binaries, dist string, archs []string) error {
 	}
 	written["SHA256SUMS"] = sums.Bytes()
 	return replace(dist, written)
+}
+
+// foreign finds what no release has put into dist: SHA256SUMS would not know it.
+func foreign(dist string) error {
+	entries, err := os.ReadDir(dist)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Name() != "SHA256SUMS" && !strings.HasPrefix(e.Name(), "nodeadm_") {
+			return fmt.Errorf("%s: it is not of a release; remove it, or give another directory as DIST", filepath.Join(dist, e.Name()))
+		}
+	}
+	return err
 }
 
 // replace puts files into dist and takes away those of an earlier release:

@@ -39,7 +39,7 @@ func packageVersion(described string, date time.Time) (string, error) {
 	} else if commit.MatchString(rest) {
 		version = "0.0.0~git" + date.UTC().Format("20060102150405") + "." + rest
 	} else {
-		return "", fmt.Errorf("%q is neither a version nor a commit", described)
+		return "", fmt.Errorf("%q is neither a version nor a commit: write a version such as v1.2.0 or v1.2.0-rc.1, without build metadata", described)
 	}
 	if after != nil {
 		version += "+" + strings.Join(after, ".")
