@@ -35,12 +35,15 @@ type Options struct {
 	Token func(context.Context) (string, error)
 	// Proxy finds the proxy for a request; nil: there is none.
 	Proxy func(*http.Request) (*url.URL, error)
+	// Clock, if set, is told of each answer when the server says that it was.
+	Clock func(time.Time)
 }
 
 // Client asks one API server. It is safe for concurrent use.
 type Client struct {
 	endpoint string
 	token    func(context.Context) (string, error)
+	clock    func(time.Time)
 	http     *http.Client
 }
 
@@ -48,7 +51,7 @@ type Client struct {
 func New(o Options) *Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(o.CA)
-	return &Client{strings.TrimRight(o.Endpoint, "/"), o.Token, &http.Client{
+	return &Client{strings.TrimRight(o.Endpoint, "/"), o.Token, o.Clock, &http.Client{
 		Timeout: requestTimeout,
 		// A Kubernetes API sends nobody elsewhere, and the token is for it alone.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -142,13 +145,16 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 	}
 	answer, err := c.http.Do(request)
 	if err != nil {
-		return broken(err)
+		return Classify(err)
 	}
 	defer answer.Body.Close()
 	date, _ := http.ParseTime(answer.Header.Get("Date")) // zero without one
+	if c.clock != nil && !date.IsZero() {
+		c.clock(date)
+	}
 	data, err := io.ReadAll(io.LimitReader(answer.Body, maxBody))
 	if err != nil {
-		return broken(err)
+		return Classify(err)
 	}
 	failed := &Error{Where: Status, Code: answer.StatusCode, Date: date}
 	what := fmt.Sprintf("%s %s%s: %s", method, c.endpoint, path, answer.Status)
@@ -180,8 +186,9 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 	return nil
 }
 
-// broken finds out where a request broke that had no answer.
-func broken(err error) error {
+// Classify finds out where a request broke that had no answer, be it to an API
+// server or to another.
+func Classify(err error) *Error {
 	var (
 		dns       *net.DNSError
 		authority x509.UnknownAuthorityError

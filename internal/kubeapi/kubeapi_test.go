@@ -189,12 +189,12 @@ func TestWhereNames(t *testing.T) {
 		{syscall.ECONNRESET, Broken},
 	} {
 		wrapped := &url.Error{Op: "Get", URL: "https://x", Err: &net.OpError{Op: "dial", Err: test.err}}
-		if got := broken(wrapped).(*Error).Where; got != test.want {
+		if got := Classify(wrapped).Where; got != test.want {
 			t.Errorf("%v: %s, want %s", test.err, got, test.want)
 		}
 	}
 	// It is the proxy's name that does not exist, not the API server's.
-	if got := broken(&net.OpError{Op: "proxyconnect", Err: &net.OpError{Op: "dial", Err: absent}}).(*Error).Where; got != Proxy {
+	if got := Classify(&net.OpError{Op: "proxyconnect", Err: &net.OpError{Op: "dial", Err: absent}}).Where; got != Proxy {
 		t.Errorf("%s, want %s", got, Proxy)
 	}
 }

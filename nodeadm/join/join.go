@@ -90,17 +90,39 @@ const skew = 5 * time.Minute
 
 const clockRemedy = "set the clock, and let chronyd or systemd-timesyncd keep it (169.254.169.123 is EC2's time service)"
 
-// obstacle is what keeps a node from joining.
-type obstacle struct {
-	// cause tells one obstacle from another; detail goes with it, and may be
+// Kind is a kind of obstacle.
+type Kind string
+
+// The kinds, in the order in which a node meets them.
+const (
+	NoToken       Kind = "no token"       // none can be made
+	NoConnection  Kind = "no connection"  // see Obstacle.Where
+	ServerError   Kind = "server error"   // the API server says that it is not well
+	WrongClock    Kind = "wrong clock"    // tokens are of another time than the API server's
+	Unknown       Kind = "unknown"        // the cluster does not know the role
+	NotANode      Kind = "not a node"     // it knows the role as something else
+	OtherName     Kind = "other name"     // it knows the instance by another name than kubelet
+	Forbidden     Kind = "forbidden"      // it lets this node not be looked at
+	OtherInstance Kind = "other instance" // the Node object is another instance's
+	Stale         Kind = "stale"          // the Node object is of an earlier boot
+	Silent        Kind = "silent"         // nothing is heard from the kubelet that runs
+	NotRegistered Kind = "not registered" // there is none, and nothing else is in the way
+)
+
+// Obstacle is what keeps a node from joining.
+type Obstacle struct {
+	Kind  Kind
+	Where kubeapi.Where // of NoConnection
+	// Cause tells one obstacle from another; Detail goes with it, and may be
 	// another each time: addresses, ports, times.
-	cause, detail string
-	remedy        string
-	final         bool // waiting does not mend it
-	err           error
+	Cause, Detail string
+	Remedy        string
+
+	final bool // waiting does not mend it
+	err   error
 }
 
-func (o obstacle) String() string { return o.cause + o.detail }
+func (o Obstacle) String() string { return o.Cause + o.Detail }
 
 // watch is a wait under way.
 type watch struct {
@@ -127,7 +149,7 @@ func Wait(ctx context.Context, o Options) (Node, error) {
 	}
 	w := &watch{Options: o}
 	start := time.Now()
-	var last obstacle
+	var last Obstacle
 	var since, reported time.Time
 	for {
 		node, now := w.look(ctx)
@@ -135,11 +157,11 @@ func Wait(ctx context.Context, o Options) (Node, error) {
 			node.Waited = time.Since(start)
 			return node, nil
 		}
-		if ctx.Err() == nil || last.cause == "" { // what the end of ctx did is no obstacle
-			if now.cause != last.cause {
+		if ctx.Err() == nil || last.Cause == "" { // what the end of ctx did is no obstacle
+			if now.Cause != last.Cause {
 				since = time.Now()
 			}
-			if now.cause != last.cause || time.Since(reported) >= reportEvery {
+			if now.Cause != last.Cause || time.Since(reported) >= reportEvery {
 				reported = time.Now()
 				o.Report(fmt.Sprintf("not joined since %s: %s", time.Since(start).Round(time.Second), now))
 			}
@@ -163,21 +185,27 @@ func Wait(ctx context.Context, o Options) (Node, error) {
 	}
 }
 
+// Ask asks once: the node if it has joined, or else what is in the way.
+func Ask(ctx context.Context, o Options) (Node, *Obstacle) {
+	w := &watch{Options: o}
+	return w.look(ctx)
+}
+
 // failure says why the node has not joined.
-func (o Options) failure(ctx context.Context, last obstacle, waited time.Duration) error {
+func (o Options) failure(ctx context.Context, last Obstacle, waited time.Duration) error {
 	waited = waited.Round(100 * time.Millisecond)
 	if last.err != nil {
 		return fault.Wrap(fault.NotJoined, fmt.Errorf("the node has not joined within %s: %w", waited, last.err))
 	}
-	if last.remedy == "" { // it is kubelet's to say
+	if last.Remedy == "" { // it is kubelet's to say
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if words := complaints(o.LastWords(ctx)); len(words) > 0 {
-			last.detail += "\n  kubelet's last words:\n    " + strings.Join(words, "\n    ")
+			last.Detail += "\n  kubelet's last words:\n    " + strings.Join(words, "\n    ")
 		}
-		last.remedy = "journalctl -u kubelet.service shows all that it says"
+		last.Remedy = "journalctl -u kubelet.service shows all that it says"
 	}
-	return fault.New(fault.NotJoined, last.remedy, "the node has not joined within %s: %s", waited, last)
+	return fault.New(fault.NotJoined, last.Remedy, "the node has not joined within %s: %s", waited, last)
 }
 
 // complaints are the errors among lines of kubelet's log, or else its last ones.
@@ -211,6 +239,11 @@ type nodeObject struct {
 	} `json:"status"`
 }
 
+// instance is the id of the instance that the object is of, "" if it does not say.
+func (o nodeObject) instance() string {
+	return o.Spec.ProviderID[strings.LastIndex(o.Spec.ProviderID, "/")+1:]
+}
+
 // heard is when kubelet is known to have written the object.
 func (o nodeObject) heard() time.Time {
 	heard := o.Metadata.CreationTimestamp
@@ -223,12 +256,12 @@ func (o nodeObject) heard() time.Time {
 }
 
 // look asks once.
-func (w *watch) look(ctx context.Context) (Node, *obstacle) {
+func (w *watch) look(ctx context.Context) (Node, *Obstacle) {
 	var found nodeObject
 	if err := w.API.Get(ctx, "/api/v1/nodes/"+url.PathEscape(w.Node), &found); err != nil {
 		return Node{}, w.obstacleOf(ctx, err)
 	}
-	if found.Status.NodeInfo.BootID != w.BootID {
+	if other := found.instance(); found.Status.NodeInfo.BootID != w.BootID || other != "" && w.Instance != "" && other != w.Instance {
 		return Node{}, w.foreign(found)
 	}
 	if silent := w.silent(ctx, found); silent != nil {
@@ -246,7 +279,7 @@ func (w *watch) look(ctx context.Context) (Node, *obstacle) {
 // silent is a kubelet from which the API server has not heard: neither the Node
 // object nor the lease, which it renews every few seconds, was written since it
 // was started, or the lease has run out.
-func (w *watch) silent(ctx context.Context, object nodeObject) *obstacle {
+func (w *watch) silent(ctx context.Context, object nodeObject) *Obstacle {
 	var started time.Time
 	if w.Started != nil {
 		started = w.Started(ctx)
@@ -279,77 +312,91 @@ func (w *watch) silent(ctx context.Context, object nodeObject) *obstacle {
 	}
 	switch {
 	case renewed.Before(started):
-		return &obstacle{cause: fmt.Sprintf("the API server has not heard from the kubelet that was started at %s", started.UTC().Format(time.RFC3339)), detail: ": the lease of " + w.Node + " was last renewed " + last}
+		return &Obstacle{Kind: Silent, Cause: fmt.Sprintf("the API server has not heard from the kubelet that was started at %s", started.UTC().Format(time.RFC3339)), Detail: ": the lease of " + w.Node + " was last renewed " + last}
 	case renewed.IsZero(), time.Since(renewed) > max(leaseDuration, time.Duration(lease.Spec.LeaseDurationSeconds)*time.Second):
-		return &obstacle{cause: "the API server hears no more from kubelet", detail: ": the lease of " + w.Node + " was last renewed " + last}
+		return &Obstacle{Kind: Silent, Cause: "the API server hears no more from kubelet", Detail: ": the lease of " + w.Node + " was last renewed " + last}
 	}
 	return nil
 }
 
 // foreign is a Node object that the kubelet of this boot has not written.
-func (w *watch) foreign(found nodeObject) *obstacle {
+func (w *watch) foreign(found nodeObject) *Obstacle {
 	created := found.Metadata.CreationTimestamp.UTC().Format(time.RFC3339)
-	instance := found.Spec.ProviderID[strings.LastIndex(found.Spec.ProviderID, "/")+1:]
+	instance := found.instance()
 	switch instance {
 	case w.Instance:
-		return &obstacle{cause: fmt.Sprintf("the Node object %s is of an earlier boot (created %s), and kubelet has not renewed it", w.Node, created)}
+		return &Obstacle{Kind: Stale, Cause: fmt.Sprintf("the Node object %s is of an earlier boot (created %s), and kubelet has not renewed it", w.Node, created)}
 	case "":
-		return &obstacle{cause: fmt.Sprintf("the Node object %s is of an earlier boot, or of another instance (created %s, without a providerID), and kubelet has not renewed it", w.Node, created)}
+		return &Obstacle{Kind: Stale, Cause: fmt.Sprintf("the Node object %s is of an earlier boot, or of another instance (created %s, without a providerID), and kubelet has not renewed it", w.Node, created)}
 	}
 	remedy := "if that instance is gone, kubectl delete node " + w.Node + "; then look at journalctl -u kubelet.service"
 	if w.Named {
 		remedy = "give each instance a name of its own, or leave --hostname-override out of kubelet's flags; " + remedy
 	}
-	return &obstacle{remedy: remedy,
-		cause: fmt.Sprintf("the Node object %s is of another instance, %s (providerID %q, created %s)", w.Node, instance, found.Spec.ProviderID, created)}
+	return &Obstacle{Kind: OtherInstance, Remedy: remedy,
+		Cause: fmt.Sprintf("the Node object %s is of another instance, %s (providerID %q, created %s)", w.Node, instance, found.Spec.ProviderID, created)}
 }
 
-func (w *watch) obstacleOf(ctx context.Context, err error) *obstacle {
+func (w *watch) obstacleOf(ctx context.Context, err error) *Obstacle {
 	var e *kubeapi.Error
 	if !errors.As(err, &e) {
-		return &obstacle{cause: err.Error(), err: err}
+		return &Obstacle{Kind: ServerError, Cause: err.Error(), err: err}
 	}
-	server := address(w.Endpoint)
-	why := ": " + err.Error()
-	describe := fmt.Sprintf("aws eks describe-cluster --region %s --name %s --query ", w.Region, w.Cluster)
-	endpointRemedy := "compare the endpoint (--apiserver-endpoint, or spec.cluster.apiServerEndpoint) with what EKS says: " + describe + "cluster.endpoint"
 	switch e.Where {
 	case kubeapi.Token:
-		return &obstacle{cause: "no token can be made", detail: why, err: err}
-	case kubeapi.Name:
-		return &obstacle{cause: fmt.Sprintf("the API server's name %s does not exist", host(w.Endpoint)), detail: why,
-			remedy: endpointRemedy + "; a private endpoint's name needs enableDnsSupport and enableDnsHostnames in the VPC"}
-	case kubeapi.Resolver:
-		return &obstacle{cause: fmt.Sprintf("no name server answers for the API server's name %s", host(w.Endpoint)), detail: why,
-			remedy: "check the name servers in /etc/resolv.conf, and that the VPC's DHCP options name ones that the node can reach (AmazonProvidedDNS)"}
-	case kubeapi.Refused:
-		return &obstacle{cause: "connections to the API server at " + server + " are refused", remedy: endpointRemedy + "; a firewall may refuse them too"}
-	case kubeapi.Timeout:
-		return &obstacle{cause: "the API server at " + server + " does not answer",
-			remedy: "allow 443/tcp from the node to the control plane in the security groups of both, and check the network ACLs; the subnet needs a route to the endpoint: a NAT gateway for a public one, or the cluster's private endpoint"}
-	case kubeapi.Unreachable:
-		return &obstacle{cause: "there is no route to the API server at " + server, remedy: "check the routes of the node (ip route) and of its subnet: a NAT gateway for a public endpoint, or the cluster's private endpoint"}
-	case kubeapi.Proxy:
-		return &obstacle{cause: "the proxy does not lead to the API server at " + server, detail: why, remedy: "check the proxy's address and what it allows, or name the API server in NO_PROXY"}
-	case kubeapi.NotTLS:
-		return &obstacle{cause: "what listens at " + server + " does not speak TLS, so it is no API server", remedy: endpointRemedy}
-	case kubeapi.NotAPI:
-		return &obstacle{cause: fmt.Sprintf("what answers at %s is no Kubernetes API server", server), detail: why, remedy: endpointRemedy}
-	case kubeapi.UnknownCA:
-		return &obstacle{cause: fmt.Sprintf("the certificate of the API server at %s is not signed by the certificate authority that this node was given", server), final: true,
-			remedy: "compare the authority (--b64-cluster-ca, or spec.cluster.certificateAuthority) with what EKS says: " + describe + "cluster.certificateAuthority.data; an endpoint of another cluster, or a proxy that opens TLS, looks the same"}
-	case kubeapi.OtherHost:
-		return &obstacle{cause: fmt.Sprintf("the certificate of the API server at %s is for another name", server), detail: why, final: true, remedy: endpointRemedy}
-	case kubeapi.Expired:
-		return &obstacle{cause: fmt.Sprintf("the certificate of the API server at %s is not valid by this machine's clock", server), detail: why, remedy: clockRemedy}
+		return &Obstacle{Kind: NoToken, Cause: "no token can be made", Detail: ": " + err.Error(), err: err}
 	case kubeapi.Status:
 		return w.refused(ctx, e)
 	}
-	return &obstacle{cause: fmt.Sprintf("the connection to the API server at %s broke", server), detail: why, remedy: endpointRemedy + "; check what is between: proxies, firewalls, network ACLs"}
+	return w.Connection(e)
+}
+
+// Connection is the obstacle that an API server is which cannot be reached, or
+// is none.
+func (o Options) Connection(e *kubeapi.Error) *Obstacle {
+	found := o.connection(e)
+	found.Kind, found.Where = NoConnection, e.Where
+	return found
+}
+
+func (o Options) connection(e *kubeapi.Error) *Obstacle {
+	server := address(o.Endpoint)
+	why := ": " + e.Error()
+	describe := fmt.Sprintf("aws eks describe-cluster --region %s --name %s --query ", o.Region, o.Cluster)
+	endpointRemedy := "compare the endpoint (--apiserver-endpoint, or spec.cluster.apiServerEndpoint) with what EKS says: " + describe + "cluster.endpoint"
+	switch e.Where {
+	case kubeapi.Name:
+		return &Obstacle{Cause: fmt.Sprintf("the API server's name %s does not exist", host(o.Endpoint)), Detail: why,
+			Remedy: endpointRemedy + "; a private endpoint's name needs enableDnsSupport and enableDnsHostnames in the VPC"}
+	case kubeapi.Resolver:
+		return &Obstacle{Cause: fmt.Sprintf("no name server answers for the API server's name %s", host(o.Endpoint)), Detail: why,
+			Remedy: "check the name servers in /etc/resolv.conf, and that the VPC's DHCP options name ones that the node can reach (AmazonProvidedDNS)"}
+	case kubeapi.Refused:
+		return &Obstacle{Cause: "connections to the API server at " + server + " are refused", Remedy: endpointRemedy + "; a firewall may refuse them too"}
+	case kubeapi.Timeout:
+		return &Obstacle{Cause: "the API server at " + server + " does not answer",
+			Remedy: "allow 443/tcp from the node to the control plane in the security groups of both, and check the network ACLs; the subnet needs a route to the endpoint: a NAT gateway for a public one, or the cluster's private endpoint"}
+	case kubeapi.Unreachable:
+		return &Obstacle{Cause: "there is no route to the API server at " + server, Remedy: "check the routes of the node (ip route) and of its subnet: a NAT gateway for a public endpoint, or the cluster's private endpoint"}
+	case kubeapi.Proxy:
+		return &Obstacle{Cause: "the proxy does not lead to the API server at " + server, Detail: why, Remedy: "check the proxy's address and what it allows, or name the API server in NO_PROXY"}
+	case kubeapi.NotTLS:
+		return &Obstacle{Cause: "what listens at " + server + " does not speak TLS, so it is no API server", Remedy: endpointRemedy}
+	case kubeapi.NotAPI:
+		return &Obstacle{Cause: fmt.Sprintf("what answers at %s is no Kubernetes API server", server), Detail: why, Remedy: endpointRemedy}
+	case kubeapi.UnknownCA:
+		return &Obstacle{Cause: fmt.Sprintf("the certificate of the API server at %s is not signed by the certificate authority that this node was given", server), final: true,
+			Remedy: "compare the authority (--b64-cluster-ca, or spec.cluster.certificateAuthority) with what EKS says: " + describe + "cluster.certificateAuthority.data; an endpoint of another cluster, or a proxy that opens TLS, looks the same"}
+	case kubeapi.OtherHost:
+		return &Obstacle{Cause: fmt.Sprintf("the certificate of the API server at %s is for another name", server), Detail: why, final: true, Remedy: endpointRemedy}
+	case kubeapi.Expired:
+		return &Obstacle{Cause: fmt.Sprintf("the certificate of the API server at %s is not valid by this machine's clock", server), Detail: why, Remedy: clockRemedy}
+	}
+	return &Obstacle{Cause: fmt.Sprintf("the connection to the API server at %s broke", server), Detail: why, Remedy: endpointRemedy + "; check what is between: proxies, firewalls, network ACLs"}
 }
 
 // refused is an answer of the API server's that is an error.
-func (w *watch) refused(ctx context.Context, e *kubeapi.Error) *obstacle {
+func (w *watch) refused(ctx context.Context, e *kubeapi.Error) *Obstacle {
 	switch e.Code {
 	case http.StatusUnauthorized:
 		return w.unauthorized(ctx, e)
@@ -360,18 +407,18 @@ func (w *watch) refused(ctx context.Context, e *kubeapi.Error) *obstacle {
 		}
 		switch {
 		case e.Code == http.StatusForbidden:
-			return &obstacle{cause: "the API server answers 403: " + e.Message, remedy: "let the cluster's Node authorizer decide about nodes: groups system:bootstrappers and system:nodes"}
+			return &Obstacle{Kind: Forbidden, Cause: "the API server answers 403: " + e.Message, Remedy: "let the cluster's Node authorizer decide about nodes: groups system:bootstrappers and system:nodes"}
 		case u.name == "":
-			return &obstacle{cause: "kubelet has not registered the node " + w.Node + " yet, and the API server does not tell whom it takes this instance for"}
+			return &Obstacle{Kind: NotRegistered, Cause: "kubelet has not registered the node " + w.Node + " yet, and the API server does not tell whom it takes this instance for"}
 		}
-		return &obstacle{cause: "kubelet has not registered the node " + w.Node + " yet; the API server would let it"}
+		return &Obstacle{Kind: NotRegistered, Cause: "kubelet has not registered the node " + w.Node + " yet; the API server would let it"}
 	}
-	return &obstacle{cause: fmt.Sprintf("the API server answers %d", e.Code), detail: ": " + e.Message, remedy: "look at the health of the cluster's control plane; kubelet goes on trying"}
+	return &Obstacle{Kind: ServerError, Cause: fmt.Sprintf("the API server answers %d", e.Code), Detail: ": " + e.Message, Remedy: "look at the health of the cluster's control plane; kubelet goes on trying"}
 }
 
 // unauthorized is an API server that does not know who asks: it does not know
 // the role, or the token is not valid at this moment.
-func (w *watch) unauthorized(ctx context.Context, e *kubeapi.Error) *obstacle {
+func (w *watch) unauthorized(ctx context.Context, e *kubeapi.Error) *Obstacle {
 	role := w.Role(ctx)
 	whose := "these credentials"
 	if role != "" {
@@ -382,15 +429,15 @@ func (w *watch) unauthorized(ctx context.Context, e *kubeapi.Error) *obstacle {
 		if off < 0 {
 			direction = "ahead of"
 		}
-		return &obstacle{cause: "the API server answers 401, and this machine's clock is " + direction + " the API server's", detail: fmt.Sprintf(" by %s: tokens are only valid for a while after they were made", off.Abs().Round(time.Second)),
-			remedy: clockRemedy + "; if it goes on after that, the cluster does not know " + whose}
+		return &Obstacle{Kind: WrongClock, Cause: "the API server answers 401, and this machine's clock is " + direction + " the API server's", Detail: fmt.Sprintf(" by %s: tokens are only valid for a while after they were made", off.Abs().Round(time.Second)),
+			Remedy: clockRemedy + "; if it goes on after that, the cluster does not know " + whose}
 	}
 	if role == "" {
-		return &obstacle{cause: "the API server answers 401: it knows nobody with these credentials", remedy: "map their role to the cluster with an access entry or in aws-auth; they come from AWS_ACCESS_KEY_ID, or from the instance's role"}
+		return &Obstacle{Kind: Unknown, Cause: "the API server answers 401: it knows nobody with these credentials", Remedy: "map their role to the cluster with an access entry or in aws-auth; they come from AWS_ACCESS_KEY_ID, or from the instance's role"}
 	}
 	kind, username := w.mapping()
-	return &obstacle{cause: "the API server answers 401: the cluster " + w.Cluster + " does not know " + whose,
-		remedy: fmt.Sprintf("give it an access entry:\n    aws eks create-access-entry --cluster-name %s --principal-arn %s --type %s --region %s\n"+
+	return &Obstacle{Kind: Unknown, Cause: "the API server answers 401: the cluster " + w.Cluster + " does not know " + whose,
+		Remedy: fmt.Sprintf("give it an access entry:\n    aws eks create-access-entry --cluster-name %s --principal-arn %s --type %s --region %s\n"+
 			"  or, where the cluster goes by aws-auth, add to mapRoles:\n    - rolearn: %s\n      username: %s\n      groups: [system:bootstrappers, system:nodes]\n"+
 			"  (the role's ARN, without a path, not the instance profile's)", w.Cluster, role, kind, w.Region, role, username)}
 }
@@ -441,24 +488,24 @@ func (w *watch) whom(ctx context.Context, e *kubeapi.Error) user {
 // wrongUser is what is wrong with whom the API server takes this instance for.
 // Where any node may read any Node object the only sign of that is that there is
 // none.
-func (w *watch) wrongUser(u user) *obstacle {
+func (w *watch) wrongUser(u user) *Obstacle {
 	kind, username := w.mapping()
 	mapping := "map its role with the groups system:bootstrappers and system:nodes and the username " + username + ", which an access entry of type " + kind + " does by itself"
 	switch name, isNode := strings.CutPrefix(u.name, "system:node:"); {
 	case u.name == "":
 		return nil
 	case !isNode:
-		return &obstacle{cause: fmt.Sprintf("the API server takes this instance for %s, which is no node", u.name), remedy: mapping}
+		return &Obstacle{Kind: NotANode, Cause: fmt.Sprintf("the API server takes this instance for %s, which is no node", u.name), Remedy: mapping}
 	case u.groups != nil && !slices.Contains(u.groups, "system:nodes"):
-		return &obstacle{cause: fmt.Sprintf("the API server takes this instance for %s, and that is not in the group system:nodes", u.name), remedy: mapping}
+		return &Obstacle{Kind: NotANode, Cause: fmt.Sprintf("the API server takes this instance for %s, and that is not in the group system:nodes", u.name), Remedy: mapping}
 	case name == w.Node:
 		return nil
 	default:
 		cause := fmt.Sprintf("the API server takes this instance for %s, and kubelet registers as %s: it refuses that", u.name, w.Node)
 		if w.Named {
-			return &obstacle{cause: cause, remedy: "leave --hostname-override out of kubelet's flags: the name has to be the one that the cluster knows the instance by"}
+			return &Obstacle{Kind: OtherName, Cause: cause, Remedy: "leave --hostname-override out of kubelet's flags: the name has to be the one that the cluster knows the instance by"}
 		}
-		return &obstacle{cause: cause, remedy: mapping}
+		return &Obstacle{Kind: OtherName, Cause: cause, Remedy: mapping}
 	}
 }
 
