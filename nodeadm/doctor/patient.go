@@ -1,0 +1,496 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/eks-bootstrap/nodeadm/data/kubelet"
+	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
+	"github.com/eks-bootstrap/nodeadm/internal/doctree"
+	"github.com/eks-bootstrap/nodeadm/internal/imds"
+	"github.com/eks-bootstrap/nodeadm/internal/kubeapi"
+	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
+	"github.com/eks-bootstrap/nodeadm/internal/systemd"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/join"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
+)
+
+// Options say how the node is reached, and what is known of it.
+type Options struct {
+	// Root is where the node's files are; "/" but in tests.
+	Root rootfs.Root
+	// IMDSEndpoint is the URL of instance metadata; empty: EC2's own.
+	IMDSEndpoint string
+	// AWS says how AWS APIs are reached; the region and the instance's role are
+	// filled in here.
+	AWS awsapi.Options
+	// Documents reads the configuration that nodeadm starts from.
+	Documents func(context.Context) ([]config.Source, error)
+	// LastRun is how nodeadm's last run in this boot ended; nil: there was none.
+	LastRun *LastRun
+	// Edited are files that are not as nodeadm left them, and Stale the units that
+	// do not run what is on disk, each with why.
+	Edited, Stale []string
+
+	level Level // of the checks that are made
+}
+
+// LastRun is how a run of nodeadm ended.
+type LastRun struct {
+	Command       string
+	Error, Remedy string // "" if it went well
+	Phase         string // that failed
+}
+
+// patient is the node under examination. What several checks want to know is
+// found out once, by the first one that asks.
+type patient struct {
+	Options
+
+	instance   func() (facts.Instance, error)
+	documents  func() ([]config.Source, error)
+	wanted     func() (config.Config, error)
+	kubeconfig func() (kubeconfig, error)
+	version    func() (kubelet.Version, error) // of the kubelet on the node
+	kubelet    func() (kubeletConfig, error)
+	flags      func() []string
+	manager    func() (*systemd.Manager, error)
+	contact    func() contact
+	asked      func() asked
+	described  func() (awsapi.Cluster, error)
+
+	metadata *imds.Client
+}
+
+// contact is what an anonymous request to the API server met.
+type contact struct {
+	err     error
+	version string // of the API server
+	// date is when the API server says that it answered, and met when that was by
+	// this machine's clock.
+	date, met time.Time
+}
+
+// asked is what the API server answers the node.
+type asked struct {
+	node     join.Node
+	obstacle *join.Obstacle
+}
+
+func newPatient(ctx context.Context, o Options) *patient {
+	p := &patient{Options: o, metadata: imds.New(imds.Options{Endpoint: o.IMDSEndpoint})}
+	p.instance = sync.OnceValues(func() (facts.Instance, error) {
+		ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
+		defer cancel()
+		return facts.GatherInstance(ctx, p.metadata)
+	})
+	p.documents = sync.OnceValues(func() ([]config.Source, error) {
+		ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
+		defer cancel()
+		return o.Documents(ctx)
+	})
+	p.wanted = sync.OnceValues(func() (config.Config, error) {
+		sources, err := p.documents()
+		if err != nil {
+			return config.Config{}, err
+		}
+		documents, wanted, err := config.Read(sources, config.ReadOptions{Scripts: true})
+		if err == nil && documents.Tree == nil {
+			err = errNothingWanted
+		}
+		return wanted, err
+	})
+	p.kubeconfig = sync.OnceValues(p.readKubeconfig)
+	p.kubelet = sync.OnceValues(p.readKubeletConfig)
+	p.flags = sync.OnceValue(p.readFlags)
+	p.version = sync.OnceValues(func() (kubelet.Version, error) { return p.kubeletVersion(ctx) })
+	p.manager = sync.OnceValues(func() (*systemd.Manager, error) { return systemd.Observe(ctx) })
+	p.contact = sync.OnceValue(func() contact { return p.makeContact(ctx) })
+	p.asked = sync.OnceValue(func() asked { return p.ask(ctx) })
+	p.described = sync.OnceValues(func() (awsapi.Cluster, error) {
+		ctx, cancel := context.WithTimeout(ctx, awsTimeout)
+		defer cancel()
+		k, _ := p.kubeconfig()
+		return p.aws().DescribeCluster(ctx, k.cluster, 0)
+	})
+	return p
+}
+
+func (p *patient) close() {
+	if manager, err := p.manager(); err == nil {
+		manager.Close()
+	}
+}
+
+// How long the parts of an answer may take.
+const (
+	metadataTimeout = 4 * time.Second
+	awsTimeout      = 8 * time.Second
+	programTimeout  = 8 * time.Second
+)
+
+var errNothingWanted = errors.New("neither a NodeConfig document nor a call of bootstrap.sh is in it")
+
+// host is the path on this machine of a file of the node.
+func (p *patient) host(path string) string { return filepath.Join(string(p.Root), path) }
+
+// text reads a file of the node, of /proc or /sys too; "" if it is not there.
+func (p *patient) text(path string) string {
+	data, err := os.ReadFile(p.host(path))
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+// kubeconfig is how kubelet reaches the API server, and by which tokens.
+type kubeconfig struct {
+	endpoint, caFile   string
+	cluster            string // its name, as the tokens are for
+	region             string
+	command            string
+	args               []string
+	environment        []string
+	clientCertificates bool // instead of tokens, as on Outposts
+}
+
+func (p *patient) readKubeconfig() (k kubeconfig, err error) {
+	path := layout.Kubeconfig
+	if !p.Root.Exists(path) && p.Root.Exists(layout.BootstrapKubeconfig) {
+		path = layout.BootstrapKubeconfig
+	}
+	data, err := p.Root.ReadFile(path)
+	if err != nil {
+		return k, err
+	}
+	trees, problems := doctree.Parse(data, path, 1)
+	if len(problems) > 0 {
+		return k, problems[0]
+	}
+	if len(trees) == 0 {
+		return k, fmt.Errorf("%s is empty", path)
+	}
+	var file struct {
+		Clusters []struct {
+			Cluster struct {
+				Server string `json:"server"`
+				CA     string `json:"certificate-authority"`
+			} `json:"cluster"`
+		} `json:"clusters"`
+		Users []struct {
+			User struct {
+				Certificate string `json:"client-certificate"`
+				Exec        *struct {
+					Command string                         `json:"command"`
+					Args    []string                       `json:"args"`
+					Env     []struct{ Name, Value string } `json:"env"`
+				} `json:"exec"`
+			} `json:"user"`
+		} `json:"users"`
+	}
+	if err := trees[0].Decode(&file); err != nil {
+		return k, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(file.Clusters) == 0 || len(file.Users) == 0 || file.Clusters[0].Cluster.Server == "" {
+		return k, fmt.Errorf("%s names no cluster or no user", path)
+	}
+	k.endpoint, k.caFile = file.Clusters[0].Cluster.Server, file.Clusters[0].Cluster.CA
+	user := file.Users[0].User
+	k.clientCertificates = user.Certificate != ""
+	if user.Exec != nil {
+		k.command, k.args = user.Exec.Command, user.Exec.Args
+		for _, variable := range user.Exec.Env {
+			k.environment = append(k.environment, variable.Name+"="+variable.Value)
+		}
+		for i, arg := range k.args[:max(0, len(k.args)-1)] {
+			switch arg {
+			case "--cluster-name", "-i", "--cluster-id":
+				k.cluster = k.args[i+1]
+			case "--region":
+				k.region = k.args[i+1]
+			}
+		}
+	}
+	return k, nil
+}
+
+// kubeletConfig is kubelet's configuration, as far as checks look at it.
+type kubeletConfig struct {
+	Authentication struct {
+		X509 struct {
+			ClientCAFile string `json:"clientCAFile"`
+		} `json:"x509"`
+	} `json:"authentication"`
+	CgroupDriver             string                     `json:"cgroupDriver"`
+	ClusterDNS               []string                   `json:"clusterDNS"`
+	ContainerRuntimeEndpoint string                     `json:"containerRuntimeEndpoint"`
+	EvictionHard             map[string]string          `json:"evictionHard"`
+	FailCgroupV1             *bool                      `json:"failCgroupV1"`
+	FailSwapOn               *bool                      `json:"failSwapOn"`
+	HealthzPort              *int                       `json:"healthzPort"`
+	KubeReserved             map[string]json.RawMessage `json:"kubeReserved"`
+	SystemReserved           map[string]json.RawMessage `json:"systemReserved"`
+	MaxPods                  int                        `json:"maxPods"`
+	ProtectKernelDefaults    bool                       `json:"protectKernelDefaults"`
+	ProviderID               string                     `json:"providerID"`
+}
+
+func (p *patient) readKubeletConfig() (c kubeletConfig, err error) {
+	data, err := p.Root.ReadFile(layout.KubeletConfig)
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return c, fmt.Errorf("%s: %w", layout.KubeletConfig, err)
+	}
+	return c, nil
+}
+
+// readFlags collects kubelet's flags from the drop-ins of its unit.
+func (p *patient) readFlags() (flags []string) {
+	for _, path := range []string{layout.KubeletArgs, layout.KubeletExtraArgs} {
+		data, err := p.Root.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		unit, err := systemd.ParseUnit(data)
+		if err != nil {
+			continue
+		}
+		for _, section := range unit.Sections {
+			for _, d := range section.Directives {
+				if d.Key != "Environment" {
+					continue
+				}
+				assignments, _ := systemd.ParseAssignments(d.Value)
+				for _, a := range assignments {
+					if strings.HasPrefix(a.Name, "KUBELET_") {
+						flags = append(flags, systemd.ParseWords(a.Value)...)
+					}
+				}
+			}
+		}
+	}
+	return flags
+}
+
+// flag is the value of a flag of kubelet's, the last one if there are several.
+func (p *patient) flag(name string) (value string) {
+	words := p.flags()
+	for i, word := range words {
+		switch key, after, found := strings.Cut(strings.TrimLeft(word, "-"), "="); {
+		case !strings.HasPrefix(word, "-") || key != name:
+		case found:
+			value = after
+		case i+1 < len(words):
+			value = words[i+1]
+		}
+	}
+	return value
+}
+
+// kubeletVersion is that of the program on the node.
+func (p *patient) kubeletVersion(ctx context.Context) (kubelet.Version, error) {
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	defer cancel()
+	said, _, err := facts.Versions(ctx, p.Root)
+	if said == "" {
+		return kubelet.Version{}, err
+	}
+	return kubelet.ParseVersion(said)
+}
+
+// nodeName is what kubelet registers under, and whether the user has chosen it.
+func (p *patient) nodeName() (name string, named bool) {
+	if name = p.flag("hostname-override"); name != "" {
+		wanted, err := p.wanted()
+		_, named = wanted.Kubelet.Flag("hostname-override")
+		return strings.ToLower(name), err == nil && named
+	}
+	name, _ = os.Hostname()
+	return strings.ToLower(name), false
+}
+
+func (p *patient) region() string {
+	if k, err := p.kubeconfig(); err == nil && k.region != "" {
+		return k.region
+	}
+	instance, _ := p.instance()
+	return instance.Region
+}
+
+func (p *patient) aws() *awsapi.Client {
+	o := p.AWS
+	o.Region, o.IMDS = p.region(), p.metadata
+	return awsapi.New(o)
+}
+
+// cluster is the API server that the node is to join: as kubelet knows it or,
+// before that, as it is wanted.
+func (p *patient) cluster() (endpoint string, ca []byte, err error) {
+	k, err := p.kubeconfig()
+	if err == nil {
+		ca, err = p.Root.ReadFile(k.caFile)
+		return k.endpoint, ca, err
+	}
+	wanted, wantedErr := p.wanted()
+	if wantedErr != nil || wanted.Cluster.Endpoint == "" {
+		return "", nil, err
+	}
+	return wanted.Cluster.Endpoint, wanted.Cluster.CertificateAuthority, nil
+}
+
+// client asks the API server, as kubelet would; without token anonymously.
+func (p *patient) client(token func(context.Context) (string, error), clock func(time.Time)) (*kubeapi.Client, error) {
+	endpoint, ca, err := p.cluster()
+	if err != nil {
+		return nil, err
+	}
+	return kubeapi.New(kubeapi.Options{Endpoint: endpoint, CA: ca, Token: token, Clock: clock, Proxy: http.ProxyFromEnvironment}), nil
+}
+
+func (p *patient) makeContact(ctx context.Context) (c contact) {
+	client, err := p.client(nil, func(date time.Time) { c.date, c.met = date, time.Now() })
+	if err != nil {
+		return contact{err: err}
+	}
+	var version struct{ GitVersion string }
+	c.err = client.Get(ctx, "/version", &version)
+	c.version = version.GitVersion
+	return c
+}
+
+// token makes one as kubelet gets it: by the program that the kubeconfig names.
+func (p *patient) token(ctx context.Context) (string, error) {
+	k, err := p.kubeconfig()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, k.command, k.args...)
+	cmd.Env = append(os.Environ(), append(k.environment, `KUBERNETES_EXEC_INFO={"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","spec":{"interactive":false}}`)...)
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			return "", fmt.Errorf("%s %s: %w: %s", k.command, strings.Join(k.args, " "), err, strings.TrimSpace(string(exit.Stderr)))
+		}
+		return "", err
+	}
+	var credential struct {
+		Status struct{ Token string }
+	}
+	if err := json.Unmarshal(out, &credential); err != nil || credential.Status.Token == "" {
+		return "", fmt.Errorf("%s %s: its answer holds no token", k.command, strings.Join(k.args, " "))
+	}
+	return credential.Status.Token, nil
+}
+
+// ask asks the API server about the node as the node itself does.
+func (p *patient) ask(ctx context.Context) asked {
+	token := sync.OnceValues(func() (string, error) { return p.token(ctx) })
+	client, err := p.client(func(context.Context) (string, error) { return token() }, nil)
+	if err != nil {
+		return asked{obstacle: &join.Obstacle{Kind: join.NoConnection, Cause: err.Error()}}
+	}
+	o := p.joining()
+	o.API = client
+	node, obstacle := join.Ask(ctx, o)
+	return asked{node, obstacle}
+}
+
+// joining is the node on its way into the cluster.
+func (p *patient) joining() join.Options {
+	endpoint, _, _ := p.cluster()
+	k, _ := p.kubeconfig()
+	instance, _ := p.instance()
+	name, named := p.nodeName()
+	return join.Options{
+		Node: name, Named: named, Instance: instance.ID, BootID: strings.TrimSpace(p.text("/proc/sys/kernel/random/boot_id")),
+		Cluster: k.cluster, Region: p.region(), Endpoint: endpoint,
+		Role: p.role, Started: p.kubeletStarted,
+	}
+}
+
+// kubeletStarted is when the kubelet that runs was started.
+func (p *patient) kubeletStarted(ctx context.Context) time.Time {
+	state, err := p.unit(ctx, layout.KubeletService)
+	switch {
+	case err != nil:
+		return time.Time{} // not known
+	case state.Active != "active":
+		return time.Now()
+	}
+	return time.Now().Add(-state.ActiveFor)
+}
+
+// role is the ARN of the instance's role, without a path; "" if it is not known.
+func (p *patient) role(ctx context.Context) string {
+	instance, err := p.instance()
+	if err != nil {
+		return ""
+	}
+	name := p.aws().Role(ctx)
+	if name == "" || instance.Partition == "" || instance.Account == "" {
+		return ""
+	}
+	return fmt.Sprintf("arn:%s:iam::%s:role/%s", instance.Partition, instance.Account, name)
+}
+
+// unit asks systemd for a unit.
+func (p *patient) unit(ctx context.Context, name string) (systemd.State, error) {
+	manager, err := p.manager()
+	if err != nil {
+		return systemd.State{}, err
+	}
+	return manager.State(ctx, name)
+}
+
+// output runs a program that only looks.
+func (p *patient) output(ctx context.Context, program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	return string(out), err
+}
+
+// configured tells whether there is a node at all to look at.
+func (p *patient) configured() bool {
+	return p.Root.Exists(layout.KubeletConfig) && (p.Root.Exists(layout.Kubeconfig) || p.Root.Exists(layout.BootstrapKubeconfig))
+}
+
+func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// lines are the lines of a text that are not blank.
+func lines(text string) []string {
+	var all []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// last are the last of some lines.
+func last(lines []string, n int) []string { return slices.Clone(lines[max(0, len(lines)-n):]) }
