@@ -11,9 +11,9 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.dat
 # urfave_cli_no_docs leaves out the man-page generator and its markdown parser,
 # nethttpomithttp2 HTTP/2, which nothing here needs (0.6 MB).
 TAGS := urfave_cli_no_docs,nethttpomithttp2
-# Other people's packages are compiled without inlining: 0.6 MB less, and no
+# Nearly everything is compiled without inlining: 1.1 MB less, and no
 # difference in time that could be measured.
-SMALL := $(foreach path,github.com mvdan.cc go.yaml.in sigs.k8s.io net,-gcflags='$(path)/...=-l') -gcflags=crypto/tls=-l -gcflags='github.com/eks-bootstrap/...='
+SMALL := $(foreach path,github.com mvdan.cc go.yaml.in sigs.k8s.io net encoding text archive,-gcflags='$(path)/...=-l') $(foreach package,net crypto/tls crypto/x509,-gcflags=$(package)=-l)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) $(SMALL) -buildvcs=false -ldflags "$(LDFLAGS)"
 BIN     := bin/nodeadm
 

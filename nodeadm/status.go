@@ -13,12 +13,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/eks-bootstrap/nodeadm/internal/atomicfile"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/ownership"
 	"github.com/eks-bootstrap/nodeadm/internal/systemd"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/activate"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/apply"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/doctor"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/join"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
@@ -44,6 +44,8 @@ type LastRun struct {
 	Kubelet      string            `json:"kubelet,omitempty"` // version
 	Warnings     []string          `json:"warnings,omitempty"`
 	Conflicts    []UnforcedSetting `json:"conflicts,omitempty"`
+	// Diagnosis is what was found behind a failure.
+	Diagnosis *doctor.Report `json:"diagnosis,omitempty"`
 }
 
 // Watched is a unit that has to run, and the files that it runs with.
@@ -82,14 +84,14 @@ func (b *bootstrap) writeStatus(started time.Time, err error) {
 	r := b.result
 	s := LastRun{
 		Command: b.options.Command, Version: b.options.Version, Started: started.UTC(), Seconds: time.Since(started).Seconds(),
-		Outcome: "unchanged", ExitCode: int(fault.CodeOf(err)), Phases: r.Phases, Generation: r.Generation,
+		Outcome: "unchanged", Phases: r.Phases, Generation: r.Generation,
 		Units: r.Done, Warnings: r.Plan.Warnings, InstanceType: r.Facts.Instance.Type, Node: r.Node,
 	}
 	if len(r.Changes) > 0 || len(r.Done) > 0 {
 		s.Outcome = "changed"
 	}
 	if err != nil {
-		s.Outcome, s.Error, s.Remedy = "failed", err.Error(), fault.Remedy(err)
+		s.fail(err)
 	}
 	if r.RolledBack {
 		s.Outcome = "rolled back"
@@ -112,12 +114,8 @@ func (b *bootstrap) writeStatus(started time.Time, err error) {
 			s.Conflicts = append(s.Conflicts, UnforcedSetting{c.Path, c.Field, c.Manager, c.By})
 		}
 	}
-	data, encodeErr := json.MarshalIndent(s, "", "  ")
-	if encodeErr == nil {
-		encodeErr = atomicfile.Replace(layout.StatusFile, append(data, '\n'), 0o644)
-	}
-	if encodeErr != nil {
-		b.log.Warnf("%s could not be written: %v", layout.StatusFile, encodeErr)
+	if err := s.write(); err != nil {
+		b.log.Warn(err)
 	}
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
@@ -36,9 +38,11 @@ func bootstrap(c *cli.Context) error {
 	for _, f := range config.BootstrapFlags() {
 		values[f.Name] = c.String(f.Name)
 	}
+	started := time.Now()
 	wanted, err := config.FromBootstrap(values, c.Args().Slice())
-	if err != nil {
-		return err
+	if err == nil {
+		err = boot(c, wanted, options)
 	}
-	return boot(c, wanted, options)
+	explainFailure(c, options, started, err)
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -46,21 +47,24 @@ func initNode(c *cli.Context) error {
 	var cancel context.CancelFunc
 	c.Context, cancel = options.Limit(c.Context)
 	defer cancel()
+	started := time.Now()
 	documents, wanted, err := loadDocuments(c, options, c.StringSlice("config-source"), false)
-	if err != nil {
-		return err
-	}
-	if documents.Tree == nil {
+	switch {
+	case err != nil:
+	case documents.Tree == nil:
 		return leave(c, documents.Script, options)
+	default:
+		err = boot(c, wanted, options)
 	}
-	return boot(c, wanted, options)
+	explainFailure(c, options, started, err)
+	return err
 }
 
 // loadDocuments reads and merges all documents, and says what became of each
 // part of them. Where scripts are not read as documents, and one of them makes
 // the node, there may be no document, and no error.
 func loadDocuments(c *cli.Context, options nodeadm.Options, uris []string, scripts bool) (config.Documents, config.Config, error) {
-	metadata := imds.New(imds.Options{Endpoint: options.IMDSEndpoint, Report: options.Waiting})
+	metadata := newMetadata(options)
 	ctx, cancel := options.Limit(c.Context)
 	defer cancel()
 	sources, err := nodeadm.ReadSources(ctx, uris, rootfs.Root(options.Root), metadata, os.Stdin)
@@ -92,6 +96,10 @@ func leave(c *cli.Context, script string, options nodeadm.Options) error {
 	options.Log.Info(why)
 	follow(&options).done(nil)
 	return nil
+}
+
+func newMetadata(options nodeadm.Options) *imds.Client {
+	return imds.New(imds.Options{Endpoint: options.IMDSEndpoint, Report: options.Waiting})
 }
 
 func contentType(t string) string {

@@ -60,7 +60,7 @@ func newApp() *cli.App {
 		Usage:   "turn an EC2 instance into a node of an EKS cluster",
 		Version: versionText(),
 		Commands: []*cli.Command{
-			initCommand(), bootstrapCommand(), planCommand(), statusCommand(), historyCommand(), rollbackCommand(), resetCommand(),
+			initCommand(), bootstrapCommand(), planCommand(), statusCommand(), doctorCommand(), supportBundleCommand(), historyCommand(), rollbackCommand(), resetCommand(),
 			configCommand(), imageCommand(), maxPodsCommand(), tokenCommand(), ecrCredentialProviderCommand(), simulateCommand(), versionCommand(),
 		},
 		// A comma is an ordinary character in a path.
