@@ -235,7 +235,18 @@ func checkRestriction(t *testing.T, n *Node) {
 // image that the plan names.
 func checkStaticPod(t *testing.T, n *Node) {
 	ctx := within(t, 90*time.Second)
-	var sandbox string
+	sandbox := n.importSandbox(ctx)
+	n.Import(ctx, "docker.io/library/app:1")
+	n.startPod(ctx, "static", "docker.io/library/app:1", "Never")
+	if containers := n.MustRun(ctx, "ctr", "--namespace=k8s.io", "containers", "list"); !strings.Contains(containers, sandbox) {
+		t.Errorf("no sandbox is made of %s:\n%s", sandbox, containers)
+	}
+}
+
+// importSandbox puts the image that the plan names onto the node.
+func (n *Node) importSandbox(ctx context.Context) (sandbox string) {
+	t := n.control.t
+	t.Helper()
 	for line := range strings.Lines(n.MustRun(ctx, "containerd", "config", "dump")) {
 		if name, value, found := strings.Cut(line, "="); found && strings.TrimSpace(name) == "sandbox_image" {
 			sandbox = strings.Trim(strings.TrimSpace(value), `"`)
@@ -244,11 +255,8 @@ func checkStaticPod(t *testing.T, n *Node) {
 	if !strings.HasPrefix(sandbox, "602401143452.dkr.ecr.eu-west-1.amazonaws.com/eks/pause:") {
 		t.Fatalf("the sandbox image is %q", sandbox)
 	}
-	n.Import(ctx, sandbox, "docker.io/library/app:1")
-	n.startPod(ctx, "static", "docker.io/library/app:1", "Never")
-	if containers := n.MustRun(ctx, "ctr", "--namespace=k8s.io", "containers", "list"); !strings.Contains(containers, sandbox) {
-		t.Errorf("no sandbox is made of %s:\n%s", sandbox, containers)
-	}
+	n.Import(ctx, sandbox)
+	return sandbox
 }
 
 // checkECR runs a pod of an image in a registry that takes no other password

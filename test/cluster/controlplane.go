@@ -38,8 +38,9 @@ type ControlPlane struct {
 	// CA is the cluster's certificate authority, PEM.
 	CA string
 
-	t      testing.TB
-	client *http.Client
+	t         testing.TB
+	client    *http.Client
+	authority *authority // that signs its certificates
 }
 
 // kubernetes are the versions that are built, by minor.
@@ -134,7 +135,7 @@ RemainAfterExit=yes
 	files["/etc/systemd/system/kube-apiserver.service.d/webhook.conf"] = machine.File{Content: "[Service]\n" +
 		"ExecStartPre=sh -c 'mkdir -p /var/lib/authenticator; cd /var/lib/authenticator; [ -e webhook.conf ] || { aws-iam-authenticator init -i " + world.Cluster.Name + " && mv aws-iam-authenticator.kubeconfig webhook.conf; }'\n"}
 
-	c := &ControlPlane{World: world, CA: ca.PEM, t: t}
+	c := &ControlPlane{World: world, CA: ca.PEM, t: t, authority: ca}
 	c.Machine = machine.Boot(t, machine.Options{Hostname: "control-plane", Files: files})
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(ca.PEM))

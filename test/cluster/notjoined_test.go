@@ -162,6 +162,12 @@ func (c *ControlPlane) waitMapping(ctx context.Context) {
 
 // answerNXDOMAIN gives the node a name server that knows no name.
 func (n *Node) answerNXDOMAIN(ctx context.Context) {
+	n.writeNXDOMAIN(ctx)
+	n.MustRun(ctx, "systemctl", "start", "nxdomain.service")
+}
+
+// writeNXDOMAIN installs nxdomain.service.
+func (n *Node) writeNXDOMAIN(ctx context.Context) {
 	n.WriteFile("/usr/local/lib/nxdomain.py", machine.File{Content: `import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind(("127.0.0.1", 53))
@@ -171,5 +177,4 @@ while True:
 `})
 	n.WriteFile("/etc/systemd/system/nxdomain.service", machine.File{Content: "[Service]\nExecStart=/usr/bin/python3 /usr/local/lib/nxdomain.py\n"})
 	n.MustRun(ctx, "systemctl", "daemon-reload")
-	n.MustRun(ctx, "systemctl", "start", "nxdomain.service")
 }
