@@ -126,6 +126,7 @@ func metadataFault(path string, f simulator.Fault) func(*simulator.World) {
 // mended.
 func TestDoctor(t *testing.T) {
 	machine.Require(t)
+	t.Parallel() // most of it is waiting
 	c := StartControlPlane(t)
 	ctx := within(t, 15*time.Minute)
 	c.MapRole(ctx, Role, byName)
@@ -221,7 +222,7 @@ func TestDoctor(t *testing.T) {
 		named("a firewall that rejects", "refused", firewall("REJECT --reject-with tcp-reset")),
 		named("a firewall that says unreachable", "no route", firewall("REJECT --reject-with icmp-host-unreachable")),
 		edit("a port where nobody listens", "tcp-443", "refused", kubeconfig, at("https://"+Host+":6445"), ""),
-		{name: "a clock that is ten minutes off", want: "clock-skew", says: "10m0s behind",
+		{name: "a clock that is ten minutes off", want: "clock-skew", says: "behind the API server",
 			breaks: "echo 600 >/root/skew; echo '127.0.0.1 localhost " + Host + "' >/root/here; cp /etc/hosts /root/hosts; cp /root/here /etc/hosts; sed -i.whole 's#server: .*#server: https://" + Host + ":8443#' " + kubeconfig,
 			mends:  "cp /root/hosts /etc/hosts; mv " + kubeconfig + ".whole " + kubeconfig},
 		{name: "a CA of another cluster", want: "tls-ca", says: "not signed by", breaks: "cp -a " + caFile + " /root/whole; cp /root/other.crt " + caFile, mends: "cp -a /root/whole " + caFile},

@@ -20,6 +20,7 @@ import (
 // on the console, in the status, and the doctor's answer, whatever it was.
 func TestFailureIsExplained(t *testing.T) {
 	machine.Require(t)
+	t.Parallel() // most of it is waiting
 	c := StartControlPlane(t)
 	ctx := within(t, 5*time.Minute)
 	const broken = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"BOUNDARY\"\n\n--BOUNDARY\nContent-Type: application/node.eks.aws\n\n%s\n--BOUNDRY--\n"
