@@ -22,16 +22,19 @@ import (
 // Diagnose finds out what is wrong with this node, as it stands and as the last
 // run in this boot left it.
 func Diagnose(ctx context.Context, o Options, s doctor.Selection) doctor.Report {
+	started := time.Now()
+	o.Timeout = statusTimeout
 	status, err := ReadStatus(ctx, o)
 	if err != nil {
 		o.Log.Warnf("what nodeadm's last run left is not known: %v", err)
 	}
-	return diagnose(ctx, o, s, status)
+	return diagnose(ctx, o, s, status, started)
 }
 
-func diagnose(ctx context.Context, o Options, s doctor.Selection, status Status) doctor.Report {
+func diagnose(ctx context.Context, o Options, s doctor.Selection, status Status, started time.Time) doctor.Report {
 	d := doctor.Options{
-		Root: rootfs.Root(o.Root), IMDSEndpoint: o.IMDSEndpoint, AWS: o.AWS,
+		Started: started,
+		Root:    rootfs.Root(o.Root), IMDSEndpoint: o.IMDSEndpoint, AWS: o.AWS,
 		Documents: func(ctx context.Context) ([]config.Source, error) {
 			return ReadSources(ctx, nil, rootfs.Root(o.Root), imds.New(imds.Options{Endpoint: o.IMDSEndpoint}), strings.NewReader(""))
 		},
@@ -61,6 +64,7 @@ func diagnose(ctx context.Context, o Options, s doctor.Selection, status Status)
 func ExplainFailure(ctx context.Context, o Options, started time.Time, failure error) doctor.Report {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doctor.Budget+statusTimeout)
 	defer cancel()
+	begun := time.Now()
 	o.Timeout = statusTimeout
 	status, err := ReadStatus(ctx, o)
 	if err != nil {
@@ -71,7 +75,7 @@ func ExplainFailure(ctx context.Context, o Options, started time.Time, failure e
 		status.LastRun = &LastRun{Command: o.Command, Version: o.Version, Started: started.UTC(), Seconds: time.Since(started).Seconds(), Phases: []Phase{}}
 		status.LastRun.fail(failure)
 	}
-	report := diagnose(ctx, o, doctor.Selection{Level: doctor.Network}, status)
+	report := diagnose(ctx, o, doctor.Selection{Level: doctor.Network}, status, begun)
 	status.LastRun.Diagnosis = &report
 	if err := status.LastRun.write(); err != nil {
 		o.Log.Warn(err)
@@ -80,7 +84,7 @@ func ExplainFailure(ctx context.Context, o Options, started time.Time, failure e
 }
 
 // statusTimeout is how long systemd may take to say how units stand.
-const statusTimeout = 5 * time.Second
+const statusTimeout = 3 * time.Second
 
 func (r *LastRun) fail(err error) {
 	r.Outcome, r.ExitCode, r.Error, r.Remedy = "failed", int(fault.CodeOf(err)), err.Error(), fault.Remedy(err)

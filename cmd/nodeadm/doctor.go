@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,9 +14,11 @@ import (
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
 	"github.com/eks-bootstrap/nodeadm/internal/suggest"
+	"github.com/eks-bootstrap/nodeadm/internal/systemd"
 	"github.com/eks-bootstrap/nodeadm/nodeadm"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/doctor"
+	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
 func doctorCommand() *cli.Command {
@@ -61,11 +64,17 @@ func examine(c *cli.Context) error {
 			return err
 		}
 	}
+	if unmade := selection.Unmade(); len(unmade) > 0 {
+		return fault.New(fault.Usage, "nodeadm doctor --list shows the level of each", "--check %s: it is above the level, or to be skipped", strings.Join(unmade, ", "))
+	}
+	if err := asRoot(c); err != nil {
+		return err
+	}
 	options, err := commonOptions(c)
 	if err != nil {
 		return err
 	}
-	options.Root, options.Timeout = "/", statusTimeout
+	options.Root = "/"
 	if options.AWS, err = awsOptions(); err != nil {
 		return err
 	}
@@ -73,7 +82,9 @@ func examine(c *cli.Context) error {
 		return err
 	}
 	quiet(c, options)
-	proxyOf(c.Context, options)
+	if err := proxyOf(c.Context, options, selection.Level); err != nil {
+		return err
+	}
 	report := nodeadm.Diagnose(c.Context, options, selection)
 	if err := output(c, report, func() { printReport(c.App.Writer, report, c.Bool("all")) }); err != nil {
 		return err
@@ -87,26 +98,78 @@ func examine(c *cli.Context) error {
 	return nil
 }
 
-// statusTimeout is how long systemd may take to say how units stand.
-const statusTimeout = 5 * time.Second
+// asRoot refuses to look at what only root sees: half of an examination names
+// the wrong cause.
+func asRoot(c *cli.Context) error {
+	if os.Geteuid() != 0 {
+		return fault.New(fault.Usage, "sudo nodeadm "+c.Command.Name, "nodeadm %s has to be run as root", c.Command.Name)
+	}
+	return nil
+}
 
-// proxyOf goes to the network the way the node does, if it can be told which way
-// that is.
-func proxyOf(ctx context.Context, options nodeadm.Options) {
+// proxyNames are the variables that name proxies, as kubelet reads them.
+var proxyNames = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
+
+// proxyOf goes to the network the way kubelet does, whatever the shell says: by
+// the environment of the kubelet that runs or, where none does, by the
+// configuration.
+func proxyOf(ctx context.Context, options nodeadm.Options, level doctor.Level) error {
+	for _, name := range proxyNames {
+		if err := os.Unsetenv(name); err != nil {
+			return err
+		}
+	}
+	if environment, running := kubeletEnvironment(ctx); running {
+		for _, name := range proxyNames {
+			if value := environment[name]; value != "" {
+				if err := os.Setenv(name, value); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if level < doctor.Network {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, proxyTimeout)
 	defer cancel()
 	sources, err := nodeadm.ReadSources(ctx, nil, rootfs.Root(options.Root), newMetadata(options), strings.NewReader(""))
 	if err != nil {
-		return
+		return nil // a check says so
 	}
 	if _, wanted, err := config.Read(sources, config.ReadOptions{Scripts: true, Lenient: true}); err == nil {
-		if err := useProxy(wanted); err != nil {
-			options.Log.Warn(err)
-		}
+		return useProxy(wanted)
 	}
+	return nil
 }
 
 const proxyTimeout = 2 * time.Second
+
+// kubeletEnvironment is the environment of the kubelet that runs.
+func kubeletEnvironment(ctx context.Context) (map[string]string, bool) {
+	ctx, cancel := context.WithTimeout(ctx, proxyTimeout)
+	defer cancel()
+	manager, err := systemd.Observe(ctx)
+	if err != nil {
+		return nil, false
+	}
+	defer manager.Close()
+	state, err := manager.State(ctx, layout.KubeletService)
+	if err != nil || state.MainPID == 0 {
+		return nil, false
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", state.MainPID))
+	if err != nil {
+		return nil, false
+	}
+	environment := map[string]string{}
+	for variable := range strings.SplitSeq(string(data), "\x00") {
+		name, value, _ := strings.Cut(variable, "=")
+		environment[name] = value
+	}
+	return environment, true
+}
 
 func listChecks(c *cli.Context) error {
 	checks := doctor.Checks()
@@ -213,14 +276,14 @@ func explainFailure(c *cli.Context, options nodeadm.Options, started time.Time, 
 
 // block is a report for the console.
 func block(r doctor.Report) []string {
-	lines := []string{"doctor: " + r.Verdict}
-	if r.Cause != "" {
-		lines[0] = "doctor: CAUSE " + r.Verdict
+	if r.Cause == "" {
+		return []string{"doctor: apart from this failure nothing is wrong with the node"}
 	}
+	lines := []string{"doctor: CAUSE " + r.Verdict}
 	var consequences []string
 	for _, result := range r.Results {
 		switch {
-		case result.Check == r.Cause && r.Cause != "":
+		case result.Check == r.Cause:
 			for _, line := range result.Evidence {
 				lines = append(lines, "doctor:   "+line)
 			}

@@ -36,11 +36,14 @@ func supportBundle(c *cli.Context) (err error) {
 	if err := noOperands(c); err != nil {
 		return err
 	}
+	if err := asRoot(c); err != nil {
+		return err
+	}
 	options, err := commonOptions(c)
 	if err != nil {
 		return err
 	}
-	options.Root, options.Timeout = "/", statusTimeout
+	options.Root = "/"
 	if options.IMDSEndpoint, err = metadataEndpoint(c); err != nil {
 		return err
 	}
@@ -63,8 +66,12 @@ func supportBundle(c *cli.Context) (err error) {
 			}
 		}()
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
 	names, err := support.Write(c.Context, out, support.Options{
-		Root: "/", Version: versionText(), Documents: secretsOf(c.Context, options),
+		Root: "/", Version: versionText(), Self: self, Documents: secretsOf(c.Context, options),
 		Doctor: nodeadm.Diagnose(c.Context, options, doctor.Selection{Level: doctor.Machine}),
 	})
 	if err != nil {

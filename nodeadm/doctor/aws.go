@@ -1,9 +1,10 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
+	"encoding/pem"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
@@ -42,9 +43,11 @@ func clusterDescribed(_ context.Context, p *patient) Finding {
 	switch {
 	case err != nil:
 		return skipped("the node's own files cannot be read: %v", err)
+	case p.ready():
+		return ok("EKS knows %s, and the API server that kubelet asks knows the node", k.cluster) // by whatever name it goes
 	case !strings.EqualFold(strings.TrimRight(endpoint, "/"), strings.TrimRight(described.Endpoint, "/")):
 		return failed("give the node the endpoint that EKS says, or leave endpoint and authority out", "kubelet asks %s, and EKS says that the API server of %s is %s", endpoint, k.cluster, described.Endpoint)
-	case !bytes.Equal(bytes.TrimSpace(ca), bytes.TrimSpace(described.CertificateAuthority)):
+	case !slices.ContainsFunc(certificates(described.CertificateAuthority), func(c string) bool { return slices.Contains(certificates(ca), c) }):
 		return failed("give the node the authority that EKS says, or leave endpoint and authority out", "the node has another certificate authority than EKS says that %s has", k.cluster)
 	}
 	return ok("EKS says the same of %s", k.cluster)
@@ -71,4 +74,12 @@ func instanceTag(ctx context.Context, p *patient) Finding {
 	default:
 		return warning("set it to owned", "the instance's tag %s is %q", tag, value)
 	}
+}
+
+// certificates are those of a PEM text, whatever stands around them.
+func certificates(text []byte) (all []string) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		all = append(all, string(block.Bytes))
+	}
+	return all
 }

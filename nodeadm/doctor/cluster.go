@@ -151,7 +151,10 @@ func nodeRegistered(ctx context.Context, p *patient) Finding {
 	return f
 }
 
-func cniConf(_ context.Context, p *patient) Finding {
+// cniPatience is how long aws-node may take to come up.
+const cniPatience = 30 * time.Second
+
+func cniConf(ctx context.Context, p *patient) Finding {
 	if !p.configured() {
 		return skipped("nodeadm has not configured this node yet")
 	}
@@ -162,6 +165,9 @@ func cniConf(_ context.Context, p *patient) Finding {
 		if slices.ContainsFunc([]string{".conf", ".conflist", ".json"}, func(suffix string) bool { return strings.HasSuffix(name, suffix) }) {
 			found = append(found, dir+"/"+name)
 		}
+	}
+	if state, err := p.unit(ctx, layout.KubeletService); len(found) == 0 && err == nil && state.Active == "active" && state.ActiveFor < cniPatience {
+		return warning("look again in a minute: aws-node writes it when it is well", "there is no file in %s yet, and kubelet was started %s ago", dir, state.ActiveFor.Round(time.Second))
 	}
 	if len(found) == 0 {
 		return failed("kubectl -n kube-system logs -l k8s-app=aws-node --all-containers, and /var/log/aws-routed-eni on the node; check that the role has AmazonEKS_CNI_Policy, and that images can be pulled",
@@ -223,9 +229,16 @@ func staleMarker(_ context.Context, p *patient) Finding {
 	case run.Error == "":
 		return ok("%s ended well", run.Command)
 	}
-	f := failed(run.Remedy, "nodeadm's last run (%s) failed in its phase %s: %s", run.Command, run.Phase, firstLine(run.Error)).seen(last(lines(run.Error), 12)...)
+	where := ""
+	if run.Phase != "" {
+		where = " in its phase " + run.Phase
+	}
+	f := failed(run.Remedy, "nodeadm's last run (%s) failed%s: %s", run.Command, where, firstLine(run.Error)).seen(last(lines(run.Error)[1:], 12)...)
 	if p.configured() && p.ready() {
-		f.Status, f.Remedy = Warning, "run it again"
+		f.Status = Warning // the node is as it was before
+	}
+	if f.Remedy == "" {
+		f.Remedy = "run it again"
 	}
 	return f
 }

@@ -128,7 +128,10 @@ const Budget = 20 * time.Second
 // and ends within the budget: what has not answered by then is skipped.
 func Examine(ctx context.Context, o Options, s Selection) Report {
 	started := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, Budget)
+	if !o.Started.IsZero() {
+		started = o.Started
+	}
+	ctx, cancel := context.WithDeadline(ctx, started.Add(Budget))
 	defer cancel()
 	o.level = s.Level
 	p := newPatient(ctx, o)
@@ -137,6 +140,28 @@ func Examine(ctx context.Context, o Options, s Selection) Report {
 	report.conclude()
 	report.Seconds = time.Since(started).Seconds()
 	return report
+}
+
+// ask asks, and takes a mistake of this program for what it is.
+func (c Check) ask(ctx context.Context, p *patient) (f Finding) {
+	defer func() {
+		if mistake := recover(); mistake != nil {
+			f = warning("report it to who makes nodeadm, with the output of nodeadm support-bundle", "a mistake in nodeadm itself: %v", mistake)
+		}
+	}()
+	return c.look(ctx, p)
+}
+
+// Unmade are the checks that somebody wants by name and that will not be made,
+// since they are above the level or to be skipped.
+func (s Selection) Unmade() (names []string) {
+	made := s.choose(Checks())
+	for _, name := range s.Only {
+		if !slices.ContainsFunc(made, func(c Check) bool { return c.Name == name }) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // choose picks checks, and those that they need.
@@ -169,7 +194,7 @@ func examine(ctx context.Context, p *patient, chosen []Check) []Result {
 	late := false
 	all := map[string]*running{}
 	for _, check := range chosen {
-		all[check.Name] = &running{make(chan struct{}), Result{Check: check.Name, Level: check.Level, Finding: skipped("no answer within %s", Budget)}, check.Name}
+		all[check.Name] = &running{make(chan struct{}), Result{Check: check.Name, Level: check.Level, Finding: skipped("not asked: there was no time left")}, check.Name}
 	}
 	for _, check := range chosen {
 		go func() {
@@ -184,7 +209,6 @@ func examine(ctx context.Context, p *patient, chosen []Check) []Result {
 				select {
 				case <-before.done:
 				case <-ctx.Done():
-					return
 				}
 				mu.Lock()
 				because = before.because
@@ -196,7 +220,14 @@ func examine(ctx context.Context, p *patient, chosen []Check) []Result {
 			finding := skipped("not asked, because of %s", because)
 			if because == "" {
 				start = time.Now()
-				if finding = check.look(ctx, p); finding.Status == Failed || finding.ends {
+				mu.Lock()
+				this.result.Finding = warning("see what it asks (nodeadm doctor explain "+check.Name+"), and ask by hand", "there was no answer within %s", Budget)
+				mu.Unlock()
+				finding = check.ask(ctx, p)
+				if ctx.Err() != nil {
+					return // what it says now is that it was interrupted
+				}
+				if finding.Status == Failed || finding.ends {
 					because = check.Name
 				}
 			}
@@ -246,7 +277,7 @@ func (r *Report) conclude() {
 	case r.Count(OK) == 0:
 		r.Verdict = "nothing could be asked"
 	default:
-		r.Verdict = fmt.Sprintf("nothing is wrong, by %d checks", r.Count(OK))
+		r.Verdict = fmt.Sprintf("nothing is wrong: %d checks are fine", r.Count(OK))
 	}
 }
 

@@ -49,7 +49,7 @@ func TestCause(t *testing.T) {
 		consequences   []string
 		because        map[string]string
 	}{
-		{"nothing", []Check{fixed("a", ok("fine")), fixed("b", skipped("not here"))}, "nothing is wrong, by 1 checks", "", []Status{OK, Skipped}, nil, nil},
+		{"nothing", []Check{fixed("a", ok("fine")), fixed("b", skipped("not here"))}, "nothing is wrong: 1 checks are fine", "", []Status{OK, Skipped}, nil, nil},
 		{"warnings", []Check{fixed("a", ok("fine")), fixed("b", warning("x", "odd"))}, "nothing keeps this node from its cluster; look at b", "", []Status{OK, Warning}, nil, nil},
 		{"the first failure", []Check{fixed("a", ok("fine")), fixed("b", sick), fixed("c", sick)}, "b: it is broken", "b", []Status{OK, Failed, Failed}, []string{"c"}, nil},
 		{"what needs it is not asked", []Check{fixed("a", sick), fixed("b", ok("fine"), "a"), fixed("c", sick, "b")}, "a: it is broken", "a", []Status{Failed, Skipped, Skipped}, nil,
@@ -95,8 +95,17 @@ func TestBudget(t *testing.T) {
 	for _, r := range results {
 		statuses = append(statuses, r.Status)
 	}
-	if diff := cmp.Diff([]Status{Skipped, Skipped, OK}, statuses); diff != "" {
+	if diff := cmp.Diff([]Status{Warning, Skipped, OK}, statuses); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestMistake: one check's mistake is not the end of the others.
+func TestMistake(t *testing.T) {
+	mistaken := Check{Name: "mistaken", look: func(context.Context, *patient) Finding { var none map[string]any; return ok("%v", none["x"].(string)) }}
+	results := examine(t.Context(), nil, []Check{mistaken, fixed("b", ok("fine"))})
+	if results[0].Status != Warning || !strings.Contains(results[0].Summary, "a mistake in nodeadm itself") || results[1].Status != OK {
+		t.Errorf("%+v", results)
 	}
 }
 

@@ -8,8 +8,12 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/eks-bootstrap/nodeadm/internal/kubeapi"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/join"
@@ -42,7 +46,7 @@ func defaultRoute(_ context.Context, p *patient) Finding {
 	metrics := map[string][]string{}
 	for i, line := range lines(p.text("/proc/net/route")) {
 		// Iface Destination Gateway Flags RefCnt Use Metric Mask …
-		if f := strings.Fields(line); i > 0 && len(f) > 7 && f[1] == "00000000" && f[7] == "00000000" {
+		if f := strings.Fields(line); i > 0 && len(f) > 7 && f[1] == "00000000" && f[7] == "00000000" && !rejects(f[3]) {
 			routes = append(routes, fmt.Sprintf("default via %s dev %s metric %s", ipv4Of(f[2]), f[0], f[6]))
 			metrics[f[6]] = append(metrics[f[6]], f[0])
 		}
@@ -55,6 +59,9 @@ func defaultRoute(_ context.Context, p *patient) Finding {
 			routes = append(routes, "default (IPv6) dev "+f[9])
 		}
 	}
+	if len(routes) == 0 && p.reachable() {
+		return warning("bring the primary network interface up by DHCP (networkctl status, ip route), unless all that the node needs is in its own subnet", "there is no default route")
+	}
 	if len(routes) == 0 {
 		return failed("bring the primary network interface up by DHCP (networkctl status, ip route)", "there is no default route")
 	}
@@ -64,6 +71,24 @@ func defaultRoute(_ context.Context, p *patient) Finding {
 		}
 	}
 	return ok("%s", routes[0]).seen(routes[1:]...)
+}
+
+// rejects tells whether a route's flags say that there is no way.
+func rejects(flags string) bool {
+	n, err := strconv.ParseUint(flags, 16, 32)
+	return err == nil && n&unix.RTF_REJECT != 0
+}
+
+// reachable tells whether the API server answers, whatever it says.
+func (p *patient) reachable() bool {
+	if p.level < Network {
+		return false
+	}
+	if endpoint, _, err := p.cluster(); err != nil || endpoint == "" {
+		return false
+	}
+	var met *kubeapi.Error
+	return !errors.As(p.contact().err, &met) || met.Where == kubeapi.Status
 }
 
 // ipv4Of reads an address as /proc/net/route has it.
@@ -85,12 +110,16 @@ func resolvSane(_ context.Context, p *patient) Finding {
 			domains = f[1:]
 		}
 	}
+	if len(servers) == 0 && p.reachable() {
+		return warning("set domain-name-servers (AmazonProvidedDNS) in the VPC's DHCP options", "/etc/resolv.conf names no name server")
+	}
 	if len(servers) == 0 {
 		return failed("set domain-name-servers (AmazonProvidedDNS) in the VPC's DHCP options, or see why DHCP has not brought them: networkctl status, resolvectl", "/etc/resolv.conf names no name server")
 	}
 	instance, err := p.instance()
 	for _, domain := range domains {
 		region, isRegion := strings.CutSuffix(domain, ".compute.internal")
+		region = region[strings.LastIndex(region, ".")+1:]
 		if domain == "ec2.internal" {
 			region, isRegion = "us-east-1", true
 		}
@@ -112,18 +141,32 @@ func proxyEnv(_ context.Context, p *patient) Finding {
 			continue
 		}
 		proxy = name
-		if u, err := url.Parse(value); err != nil || u.Host == "" {
+		if u, err := url.Parse(value); (err != nil || u.Host == "") && !bareProxy.MatchString(value) {
 			return failed("write http://HOST:PORT", "%s is no URL", name) // without its value: there may be a password in it
 		}
 	}
 	if proxy == "" {
 		return skipped("there is no proxy")
 	}
-	direct := os.Getenv("NO_PROXY") + "," + os.Getenv("no_proxy")
-	if !strings.Contains(direct, "169.254.169.254") && !strings.Contains(direct, "169.254.0.0/16") {
+	if !direct(os.Getenv("NO_PROXY")+","+os.Getenv("no_proxy"), netip.MustParseAddr("169.254.169.254")) {
 		return warning("add 169.254.169.254 to NO_PROXY", "%s is set, and instance metadata would be asked through it", proxy)
 	}
 	return ok("%s is set, and instance metadata is asked without it", proxy)
+}
+
+// bareProxy is a proxy without a scheme, which Go and curl take for HTTP.
+var bareProxy = regexp.MustCompile(`^[^\s/]+:[0-9]+$`)
+
+// direct tells whether NO_PROXY names an address.
+func direct(noProxy string, address netip.Addr) bool {
+	for entry := range strings.SplitSeq(noProxy, ",") {
+		entry = strings.TrimSpace(entry)
+		cidr, err := netip.ParsePrefix(entry)
+		if entry == "*" || entry == address.String() || err == nil && cidr.Contains(address) {
+			return true
+		}
+	}
+	return false
 }
 
 // reached judges by what the first contact with the API server met: whether it

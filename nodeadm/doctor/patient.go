@@ -11,8 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
@@ -44,6 +46,8 @@ type Options struct {
 	// Edited are files that are not as nodeadm left them, and Stale the units that
 	// do not run what is on disk, each with why.
 	Edited, Stale []string
+	// Started is when the examination began, if it was before the first check.
+	Started time.Time
 
 	level Level // of the checks that are made
 }
@@ -93,11 +97,17 @@ type asked struct {
 func newPatient(ctx context.Context, o Options) *patient {
 	p := &patient{Options: o, metadata: imds.New(imds.Options{Endpoint: o.IMDSEndpoint})}
 	p.instance = sync.OnceValues(func() (facts.Instance, error) {
+		if o.level < Network {
+			return facts.Instance{}, errNotAsked
+		}
 		ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 		defer cancel()
 		return facts.GatherInstance(ctx, p.metadata)
 	})
 	p.documents = sync.OnceValues(func() ([]config.Source, error) {
+		if o.level < Network {
+			return nil, errNotAsked
+		}
 		ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 		defer cancel()
 		return o.Documents(ctx)
@@ -117,9 +127,13 @@ func newPatient(ctx context.Context, o Options) *patient {
 	p.kubelet = sync.OnceValues(p.readKubeletConfig)
 	p.flags = sync.OnceValue(p.readFlags)
 	p.version = sync.OnceValues(func() (kubelet.Version, error) { return p.kubeletVersion(ctx) })
-	p.manager = sync.OnceValues(func() (*systemd.Manager, error) { return systemd.Observe(ctx) })
+	p.manager = sync.OnceValues(func() (*systemd.Manager, error) {
+		ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
+		defer cancel()
+		return systemd.Observe(ctx)
+	})
 	p.contact = sync.OnceValue(func() contact { return p.makeContact(ctx) })
-	p.asked = sync.OnceValue(func() asked { return p.ask(ctx) })
+	p.asked = sync.OnceValue(func() asked { return p.patiently(ctx) })
 	p.described = sync.OnceValues(func() (awsapi.Cluster, error) {
 		ctx, cancel := context.WithTimeout(ctx, awsTimeout)
 		defer cancel()
@@ -140,7 +154,11 @@ const (
 	metadataTimeout = 4 * time.Second
 	awsTimeout      = 8 * time.Second
 	programTimeout  = 8 * time.Second
+	systemdTimeout  = 4 * time.Second
 )
+
+// errNotAsked is the answer of the network where it may not be asked.
+var errNotAsked = errors.New("the network is not asked")
 
 var errNothingWanted = errors.New("neither a NodeConfig document nor a call of bootstrap.sh is in it")
 
@@ -253,8 +271,26 @@ func (p *patient) readKubeletConfig() (c kubeletConfig, err error) {
 	if err != nil {
 		return c, err
 	}
-	if err := json.Unmarshal(data, &c); err != nil {
+	trees, problems := doctree.Parse(data, layout.KubeletConfig, 1) // YAML, of which JSON is a part
+	if len(problems) > 0 {
+		return c, problems[0]
+	}
+	if len(trees) != 1 || !trees[0].IsMap {
+		return c, fmt.Errorf("%s is no document", layout.KubeletConfig)
+	}
+	if err := trees[0].Decode(&c); err != nil {
 		return c, fmt.Errorf("%s: %w", layout.KubeletConfig, err)
+	}
+	// Flags count for more.
+	if off := p.flag("fail-swap-on"); off != "" {
+		value := off != "false"
+		c.FailSwapOn = &value
+	}
+	if port, err := strconv.Atoi(p.flag("healthz-port")); err == nil {
+		c.HealthzPort = &port
+	}
+	if driver := p.flag("cgroup-driver"); driver != "" {
+		c.CgroupDriver = driver
 	}
 	return c, nil
 }
@@ -381,9 +417,12 @@ func (p *patient) token(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, k.command, k.args...)
+	cmd := command(ctx, k.command, k.args...)
 	cmd.Env = append(os.Environ(), append(k.environment, `KUBERNETES_EXEC_INFO={"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","spec":{"interactive":false}}`)...)
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s %s: no answer within %s", k.command, strings.Join(k.args, " "), programTimeout)
+	}
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
@@ -399,6 +438,33 @@ func (p *patient) token(ctx context.Context) (string, error) {
 	}
 	return credential.Status.Token, nil
 }
+
+// patiently asks again where kubelet was started only now: it takes seconds until
+// it has registered the node and said that it is ready.
+func (p *patient) patiently(ctx context.Context) (a asked) {
+	for until := time.Now().Add(settling); ; {
+		a = p.ask(ctx)
+		settled := a.obstacle == nil && a.node.Ready == "True"
+		if a.obstacle != nil {
+			switch a.obstacle.Kind {
+			case join.Silent, join.Stale, join.NotRegistered:
+			default:
+				settled = true
+			}
+		}
+		state, err := p.unit(ctx, layout.KubeletService)
+		if settled || err != nil || state.Active != "active" || state.ActiveFor > young || time.Now().After(until) || ctx.Err() != nil {
+			return a
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// How long a kubelet is young, and is waited for.
+const (
+	young    = 20 * time.Second
+	settling = 8 * time.Second
+)
 
 // ask asks the API server about the node as the node itself does.
 func (p *patient) ask(ctx context.Context) asked {
@@ -453,6 +519,8 @@ func (p *patient) role(ctx context.Context) string {
 
 // unit asks systemd for a unit.
 func (p *patient) unit(ctx context.Context, name string) (systemd.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
+	defer cancel()
 	manager, err := p.manager()
 	if err != nil {
 		return systemd.State{}, err
@@ -460,13 +528,25 @@ func (p *patient) unit(ctx context.Context, name string) (systemd.State, error) 
 	return manager.State(ctx, name)
 }
 
+// command is a program that ends with all that it has started.
+func command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
 // output runs a program that only looks.
 func (p *patient) output(ctx context.Context, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
+	cmd := command(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s: no answer within %s", program, programTimeout)
+	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))

@@ -88,7 +88,7 @@ func containerdTOML(_ context.Context, p *patient) Finding {
 func (p *patient) service(ctx context.Context, name string) Finding {
 	state, err := p.unit(ctx, name)
 	if err != nil {
-		return skipped("systemd does not answer: %v", err)
+		return warning("see whether D-Bus runs: systemctl status dbus; systemctl --failed", "systemd does not say how %s is: %v", name, err)
 	}
 	seen := fmt.Sprintf("%s: %s, %s (%s), result %s, exit status %d, %d restarts", name, state.Load, state.Active, state.Sub, state.Result, state.ExitStatus, state.Restarts)
 	switch {
@@ -189,8 +189,12 @@ func cgroupDriver(_ context.Context, p *patient) Finding {
 	}
 	for _, plugin := range []string{"io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"} {
 		runtimes, _ := s.at("plugins", plugin, "containerd", "runtimes").(map[string]any)
-		for name, runtime := range runtimes {
-			options, _ := runtime.(map[string]any)["options"].(map[string]any)
+		for name, value := range runtimes {
+			runtime, _ := value.(map[string]any)
+			if runtime["runtime_type"] != "io.containerd.runc.v2" {
+				continue // others have other options
+			}
+			options, _ := runtime["options"].(map[string]any)
 			systemdCgroup, _ := options["SystemdCgroup"].(bool)
 			driver := "cgroupfs"
 			if systemdCgroup {

@@ -29,11 +29,10 @@ import (
 // How much is collected: of each file and answer the end, of all of it the
 // beginning.
 const (
-	maxEach  = 2 << 20  // bytes
-	maxTotal = 32 << 20 // bytes, before compression
-	// programTimeout is how long one program may take, and all of them no more
-	// than ten times that.
-	programTimeout = 10 * time.Second
+	maxEach         = 2 << 20          // bytes
+	maxTotal        = 32 << 20         // bytes, before compression
+	programTimeout  = 5 * time.Second  // one program
+	programsTimeout = 30 * time.Second // all of them
 )
 
 // files are patterns of files of a node. User data and private keys are not
@@ -69,6 +68,7 @@ var programs = [][]string{
 type Options struct {
 	Root    rootfs.Root // "/" but in tests
 	Version string      // of nodeadm
+	Self    string      // this program
 	// Documents are the node's configuration. It is not collected, but what is
 	// secret in it is taken out of everything else.
 	Documents []config.Source
@@ -90,7 +90,7 @@ func Write(ctx context.Context, to io.Writer, o Options) (names []string, err er
 		}
 	}
 	b.redactor = newRedactor(secrets)
-	ctx, cancel := context.WithTimeout(ctx, 10*programTimeout)
+	ctx, cancel := context.WithTimeout(ctx, programsTimeout)
 	defer cancel()
 
 	report, err := json.MarshalIndent(o.Doctor, "", "  ")
@@ -103,6 +103,10 @@ func Write(ctx context.Context, to io.Writer, o Options) (names []string, err er
 		for _, path := range b.glob(pattern) {
 			b.file(path)
 		}
+	}
+	// AWS's APIs are not asked: a plan that needs them says so.
+	for _, argv := range [][]string{{o.Self, "status"}, {o.Self, "history"}, {o.Self, "plan", "--timeout", "4s"}} {
+		b.program(ctx, argv, "AWS_ENDPOINT_URL=http://127.0.0.1:9")
 	}
 	for _, argv := range programs {
 		b.program(ctx, argv)
@@ -175,8 +179,8 @@ func tail(name string) ([]byte, error) {
 }
 
 // program adds what a program says.
-func (b *bundle) program(ctx context.Context, argv []string) {
-	command := strings.Join(argv, " ")
+func (b *bundle) program(ctx context.Context, argv []string, environment ...string) {
+	command := strings.Join(append([]string{path.Base(argv[0])}, argv[1:]...), " ")
 	if _, err := exec.LookPath(argv[0]); err != nil {
 		b.missing = append(b.missing, command+": not installed")
 		return
@@ -184,7 +188,7 @@ func (b *bundle) program(ctx context.Context, argv []string) {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "SYSTEMD_COLORS=0")
+	cmd.Env = append(append(os.Environ(), "LC_ALL=C", "SYSTEMD_COLORS=0"), environment...)
 	cmd.WaitDelay = time.Second
 	said := &ending{}
 	cmd.Stdout, cmd.Stderr = said, said
@@ -214,6 +218,9 @@ func (e *ending) bytes() []byte { return e.data[max(0, len(e.data)-maxEach):] }
 
 // add adds a file without its secrets, as long as there is room.
 func (b *bundle) add(name string, data []byte) {
+	if b.err != nil {
+		return
+	}
 	data = b.redactor.redact(data)
 	if len(data) > b.room {
 		b.missing = append(b.missing, fmt.Sprintf("%s: %d bytes, and there is no room for more than %d in all", name, len(data), maxTotal))

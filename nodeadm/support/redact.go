@@ -17,57 +17,96 @@ type redactor struct {
 	known *strings.Replacer
 }
 
+// secretName are names of what is secret, or a part of them.
+const secretName = `(?:passw(?:or)?d|passwort|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|key-data|credentials?|dockerconfigjson|pwd\b|pass\b)`
+
 // shapes are what secrets look like; what the first group matches stays, and so
 // does the last.
 var shapes = []*regexp.Regexp{
-	// The password and the user in a URL.
-	regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s@"']+(@)`),
-	// A private key, on lines of its own, in one line with \n in it, or with a
-	// prefix to each line, as logs have it.
+	// Private keys, on lines of their own, in one line with \n in it, with a prefix
+	// to each line as logs have it, and cut off at either end.
 	regexp.MustCompile(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\z)`),
-	// Tokens for Kubernetes, and what they are made of.
+	// User and password in a URL, which may hold slashes and at signs; escaped, too.
+	regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s"'/@:]+:[^\s"']*(@)`),
+	regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s"'/@]+(@)`),
+	regexp.MustCompile(`(?i)(%3A%2F%2F)[^\s"'&]+?(%40)`),
+	regexp.MustCompile(`((?i:proxy)[A-Za-z_]*\\*["']?\s*[=:]\s*\\*["']?)[^\s"'@/]+:[^\s"']*(@)`),
+	// Tokens of known kinds.
 	regexp.MustCompile(`(k8s-aws-v1\.)[A-Za-z0-9_-]+()`),
-	regexp.MustCompile(`(X-Amz-(?:Signature|Security-Token|Credential)=)[^&\s"']+()`),
+	regexp.MustCompile(`((?i:X-Amz-(?:Signature|Security-Token|Credential))(?:=|%3D))[^&\s"']+()`),
+	regexp.MustCompile(`(Signature=)[0-9a-fA-F]{16,}()`),
 	regexp.MustCompile(`((?i:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}()`),
 	regexp.MustCompile(`(\beyJ)[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+()`),
-	// NAME=value, name: value and "name": "value" of names that say so.
-	regexp.MustCompile(`((?i:["']?[A-Za-z0-9_.-]*(?:passw(?:or)?d|passphrase|secret|token|api_?key|access_?key|private_?key|credential)[A-Za-z0-9_.-]*["']?\s*[=:]\s*["']?))[^\s"',;}{\[\]]+()`),
-	// Docker's logins.
-	regexp.MustCompile(`("auth"\s*:\s*")[^"]+(")`),
+	regexp.MustCompile(`(\b(?:gh[pousr]_|github_pat_|xox[abeoprs]-|glpat-))[A-Za-z0-9_-]{8,}()`),
+	regexp.MustCompile(`(hooks\.slack\.com/services/)[A-Za-z0-9/]+()`),
+	// A block of YAML under such a name.
+	regexp.MustCompile(`((?i:[A-Za-z0-9_.-]*` + secretName + `[A-Za-z0-9_.-]*["']?:[ \t]*[|>][0-9+-]*[ \t]*\n))(?:[ \t]+[^\n]*(?:\n|\z))+()`),
+	// NAME: "value", "NAME":"value", also escaped within a string: to the quote.
+	regexp.MustCompile(`((?i:[A-Za-z0-9_.-]*` + secretName + `[A-Za-z0-9_.-]*\\*["']?\s*[=:]\s*\\*"))[^"\\]+(\\*")`),
+	regexp.MustCompile(`((?i:[A-Za-z0-9_.-]*` + secretName + `[A-Za-z0-9_.-]*["']?\s*[=:]\s*'))[^']+(')`),
+	// NAME=value and NAME: value: to the next space.
+	regexp.MustCompile(`((?i:[A-Za-z0-9_.-]*` + secretName + `[A-Za-z0-9_.-]*["']?\s*[=:][ \t]*))[^\s"'\\{\[|>][^\s"'\\]*()`),
+	// Flags, and what takes a value as the next word.
+	regexp.MustCompile(`((?i:--[A-Za-z0-9-]*(?:` + secretName + `|user)[A-Za-z0-9-]*[ \t]+["']?))[^\s"'-][^\s"']*()`),
+	regexp.MustCompile(`((?i:\b(?:aws_)?(?:secret_access_key|session_token)[ \t]+["']?))[^\s"'=:]+()`),
+	regexp.MustCompile(`(\s-u[ \t]*["']?[^\s"':]+:)[^\s"']+()`),
+	// Logins of registries, in JSON and TOML.
+	regexp.MustCompile(`(\bauth\\*"?\s*[:=]\s*\\*")[^"\\]+(\\*")`),
 }
 
-// keepsMeaning are values after such a name that are no secret and that somebody
-// needs to see.
-var keepsMeaning = regexp.MustCompile(`(?i)^(true|false|null|none|nil|[0-9]{1,9}s?|k8s-aws-v1\.\[REDACTED\]|/[a-z0-9/._-]*)$`)
+// harmless are values of such names that are no secret, and that somebody may
+// need to see.
+var (
+	harmless = regexp.MustCompile(`(?i)^(true|false|null|none|nil|required|optional|enabled|disabled|\[REDACTED\]|k8s-aws-v1\.\[REDACTED\])[,;)}\]]*$`)
+	// Numbers are lifetimes of tokens, and may be passwords; paths are of files.
+	number     = regexp.MustCompile(`^[0-9]+(ms|s|m|h)?[,;)}\]]*$`)
+	filePath   = regexp.MustCompile(`^/[A-Za-z0-9/._-]*[,;)}\]]*$`)
+	ofPassword = regexp.MustCompile(`(?i)passw|pass\b|pwd|secret|phrase|private`)
+	ofFile     = regexp.MustCompile(`(?i)file|path|dir|config|provider|plugin|command`)
+)
 
-// newRedactor learns secrets from what the user has given: private keys,
-// passwords in URLs, and the values of variables whose names say so.
+func keeps(name, value string) bool {
+	return harmless.MatchString(value) || number.MatchString(value) && !ofPassword.MatchString(name) || filePath.MatchString(value) && ofFile.MatchString(name)
+}
+
+// orphan is the rest of a private key whose beginning was cut off.
+var orphan = regexp.MustCompile(`-----END [A-Z ]*PRIVATE KEY-----`)
+
+// login is a line of a list for chpasswd.
+var login = regexp.MustCompile(`(?m)^[ \t-]*[a-z_][a-z0-9_-]*:([^\s:]{4,})$`)
+
+// newRedactor learns secrets from what the user has given: whatever would be
+// taken out of it.
 func newRedactor(sources [][]byte) redactor {
 	var secrets []string
 	add := func(secret string) {
-		if len(secret) >= 4 {
-			secrets = append(secrets, secret, url.QueryEscape(secret), base64.StdEncoding.EncodeToString([]byte(secret)))
+		if secret = strings.TrimSpace(secret); len(secret) < 4 || harmless.MatchString(secret) {
+			return
+		}
+		secrets = append(secrets, secret, url.QueryEscape(secret), base64.StdEncoding.EncodeToString([]byte(secret)))
+		if plain, err := url.PathUnescape(secret); err == nil && len(plain) >= 4 {
+			secrets = append(secrets, plain)
 		}
 	}
 	for _, source := range sources {
 		text := string(source)
-		for _, block := range regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)-----END`).FindAllStringSubmatch(text, -1) {
-			for line := range strings.Lines(strings.ReplaceAll(block[1], `\n`, "\n")) {
-				if line = strings.TrimSpace(line); len(line) >= 12 {
-					secrets = append(secrets, line)
+		for _, shape := range shapes {
+			for _, found := range shape.FindAllStringSubmatch(text, -1) {
+				secret := strings.TrimSuffix(strings.TrimPrefix(found[0], found[1]), found[2])
+				if keeps(found[1], secret) {
+					continue
+				}
+				if _, password, isLogin := strings.Cut(secret, ":"); isLogin {
+					add(password)
+				}
+				for line := range strings.Lines(strings.ReplaceAll(secret, `\n`, "\n")) {
+					add(line)
 				}
 			}
 		}
-		for _, login := range regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://([^/\s@"']+)@`).FindAllStringSubmatch(text, -1) {
-			_, password, _ := strings.Cut(login[1], ":")
-			add(password)
-			if plain, err := url.PathUnescape(password); err == nil {
-				add(plain)
-			}
-		}
-		for _, variable := range shapes[6].FindAllStringSubmatch(text, -1) {
-			if value := strings.TrimPrefix(variable[0], variable[1]); !keepsMeaning.MatchString(value) {
-				add(value)
+		if _, list, found := strings.Cut(text, "chpasswd:"); found {
+			for _, line := range login.FindAllStringSubmatch(list, -1) {
+				add(line[1])
 			}
 		}
 	}
@@ -82,13 +121,21 @@ func newRedactor(sources [][]byte) redactor {
 // redact takes the secrets out of a text.
 func (r redactor) redact(text []byte) []byte {
 	text = []byte(r.known.Replace(string(bytes.ToValidUTF8(text, []byte("�")))))
-	for i, shape := range shapes {
+	if end := orphan.FindIndex(text); end != nil && !bytes.Contains(text[:end[0]], []byte(" PRIVATE KEY-----")) {
+		text = slices.Concat([]byte(redacted+"\n"), text[end[0]:])
+	}
+	for _, shape := range shapes {
 		text = shape.ReplaceAllFunc(text, func(found []byte) []byte {
 			groups := shape.FindSubmatch(found)
-			if i == 6 && keepsMeaning.Match(found[len(groups[1]):]) {
+			secret := found[len(groups[1]) : len(found)-len(groups[2])]
+			if keeps(string(groups[1]), string(secret)) {
 				return found
 			}
-			return slices.Concat(groups[1], []byte(redacted), groups[2])
+			end := groups[2]
+			if bytes.HasSuffix(found, []byte("\n")) && len(end) == 0 {
+				end = []byte("\n")
+			}
+			return slices.Concat(groups[1], []byte(redacted), end)
 		})
 	}
 	return text

@@ -89,7 +89,6 @@ type disease struct {
 	breaks, mends string
 	world         func(*simulator.World)
 	control       func() (mend func())
-	environment   []string
 }
 
 const (
@@ -193,7 +192,7 @@ func TestDoctor(t *testing.T) {
 		{name: "no inodes", want: "disk-inodes", says: "no inodes",
 			breaks: "mount -t tmpfs -o nr_inodes=20 tmpfs /var/log", mends: "umount /var/log"},
 		{name: "swap", want: "swap", says: "swap is on",
-			breaks: "printf 'Filename Type Size Used Priority\\n/swapfile file 1048572 0 -2\\n' >/root/swaps; mount --bind /root/swaps /proc/swaps", mends: "umount /proc/swaps"},
+			breaks: "printf 'Filename Type Size Used Priority\\n/swapfile file 1048572 0 -2\\n' >/root/swaps; mount --bind /root/swaps /proc/swaps; " + restart, mends: "umount /proc/swaps; " + restart},
 		edit("more memory reserved than there is", "memory-reserved", "are reserved", kubeletJSON, `s/"memory": "[0-9]*Mi"/"memory": "9000Gi"/`, ""),
 		{name: "kubelet that cannot be executed", want: "exec-allowed", says: "/usr/bin/kubelet", breaks: "chmod -x /usr/bin/kubelet", mends: "chmod +x /usr/bin/kubelet"},
 		{name: "no runc", want: "exec-allowed", says: "runc", breaks: "mv $(command -v runc) /root/runc", mends: "mv /root/runc /usr/sbin/runc"},
@@ -211,13 +210,14 @@ func TestDoctor(t *testing.T) {
 
 		// The network.
 		{name: "a certificate authority that is none", want: "ca-valid", says: "is none", breaks: "cp -a " + caFile + " /root/whole; echo broken >" + caFile, mends: "cp -a /root/whole " + caFile},
-		{name: "no default route", want: "default-route", says: "no default route", breaks: "ip route del default", mends: "ip route add default via " + Address},
-		{name: "no name server", want: "resolv-sane", says: "no name server", breaks: "cp /etc/resolv.conf /root/resolv; : >/etc/resolv.conf", mends: "cp /root/resolv /etc/resolv.conf"},
+		{name: "no default route", want: "default-route", says: "no default route", breaks: "ip route del default; ip route add unreachable " + Address, mends: "ip route del unreachable " + Address + "; ip route add default via " + Address},
+		{name: "no name server", want: "resolv-sane", says: "no name server", breaks: "cp /etc/resolv.conf /root/resolv; : >/etc/resolv.conf; cp /etc/hosts /root/hosts; echo 127.0.0.1 localhost >/etc/hosts", mends: "cp /root/resolv /etc/resolv.conf; cp /root/hosts /etc/hosts"},
 		{name: "an API server's name that does not exist", want: "endpoint-resolves", says: "does not exist",
 			breaks: "cp /etc/hosts /root/hosts; echo 127.0.0.1 localhost >/etc/hosts; systemctl start nxdomain", mends: "cp /root/hosts /etc/hosts; systemctl stop nxdomain"},
 		{name: "a name server that does not answer", want: "endpoint-resolves", says: "no name server answers",
 			breaks: "cp /etc/hosts /root/hosts; echo 127.0.0.1 localhost >/etc/hosts", mends: "cp /root/hosts /etc/hosts"},
-		{name: "a proxy that refuses", want: "proxy-works", says: "proxy", environment: []string{"HTTPS_PROXY=http://127.0.0.1:8080", "NO_PROXY=169.254.169.254"}},
+		{name: "a proxy that refuses", want: "proxy-works", says: "proxy",
+			breaks: "printf '[Service]\\nEnvironment=HTTPS_PROXY=http://127.0.0.1:8080 NO_PROXY=169.254.169.254\\n' >/etc/systemd/system/kubelet.service.d/99-proxy.conf; " + restart, mends: "rm /etc/systemd/system/kubelet.service.d/99-proxy.conf; " + restart},
 		named("a firewall that drops", "does not answer", firewall("DROP")),
 		named("a firewall that rejects", "refused", firewall("REJECT --reject-with tcp-reset")),
 		named("a firewall that says unreachable", "no route", firewall("REJECT --reject-with icmp-host-unreachable")),
@@ -280,7 +280,7 @@ printf '#!/bin/sh\necho '"'"'{"kind":"ExecCredential","apiVersion":"client.authe
 			d.control = func() func() { c.Delete(ctx, nodePath(n.Name())); return func() {} }
 			return d
 		}(),
-		{name: "no network for pods", want: "cni-conf", says: "pods have no network", breaks: "mv /etc/cni/net.d /root/net.d; mkdir /etc/cni/net.d", mends: "rmdir /etc/cni/net.d; mv /root/net.d /etc/cni/net.d"},
+		{name: "no network for pods", want: "cni-conf", says: "pods have no network", breaks: "mv /etc/cni/net.d /root/net.d; mkdir /etc/cni/net.d; sleep 31", mends: "rmdir /etc/cni/net.d; mv /root/net.d /etc/cni/net.d"},
 	}
 	n.writeNXDOMAIN(ctx)
 	for _, disease := range diseases {
@@ -293,7 +293,7 @@ printf '#!/bin/sh\necho '"'"'{"kind":"ExecCredential","apiVersion":"client.authe
 			if disease.control != nil {
 				mend = disease.control()
 			}
-			d := n.examine(ctx, disease.environment...)
+			d := n.examine(ctx)
 			fmt.Printf("doctor: %-44s CAUSE %s\n", disease.name, firstLine(d.Verdict))
 			if d.Cause != disease.want || !strings.Contains(d.Verdict, disease.says) {
 				t.Errorf("the doctor says %q, want %s: …%s…\nfailed: %v", d.Verdict, disease.want, disease.says, d.in("failed"))
@@ -318,6 +318,24 @@ printf '#!/bin/sh\necho '"'"'{"kind":"ExecCredential","apiVersion":"client.authe
 		})
 	}
 
+	for _, odd := range []struct{ name, breaks, mends string }{
+		{"a kubelet that was started only now", restart, ""},
+		{"swap that kubelet was told to bear", "printf 'Filename Type Size Used Priority\\n/swapfile file 1048572 0 -2\\n' >/root/swaps; mount --bind /root/swaps /proc/swaps; cp -a " + extraArgs + " /root/whole; sed -i 's/--node-labels/--fail-swap-on=false --node-labels/' " + extraArgs + "; " + restart,
+			"umount /proc/swaps; cp -a /root/whole " + extraArgs + "; " + restart},
+		{"another runtime beside runc", "cp -a " + tomlFile + " /root/whole; printf '\\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runsc]\\nruntime_type = \"io.containerd.runsc.v1\"\\n' >>" + tomlFile + "; " + renew, "cp -a /root/whole " + tomlFile + "; " + renew},
+		{"a certificate authority with a comment", "cp -a " + caFile + " /root/whole; (echo '# of the cluster'; cat /root/whole; cat /root/whole) >" + caFile, "cp -a /root/whole " + caFile},
+	} {
+		t.Run("nor is anything wrong with "+odd.name, func(t *testing.T) {
+			n.sh(ctx, odd.breaks)
+			d := n.examine(ctx)
+			fmt.Printf("doctor: %-44s %s\n", odd.name, firstLine(d.Verdict))
+			if d.Cause != "" {
+				t.Errorf("the doctor says %q", d.Verdict)
+			}
+			n.sh(ctx, odd.mends)
+			n.waitHealthy(ctx)
+		})
+	}
 	t.Run("and nothing of AWS's is needed", func(t *testing.T) {
 		n.simulate(ctx, func(w *simulator.World) {
 			w.Permissions.Deny = []string{"eks:DescribeCluster", "ec2:DescribeInstances", "ec2:DescribeInstanceTypes", "ecr:GetAuthorizationToken"}
