@@ -38,11 +38,12 @@ func bootstrap(c *cli.Context) error {
 	for _, f := range config.BootstrapFlags() {
 		values[f.Name] = c.String(f.Name)
 	}
-	started := time.Now()
 	wanted, err := config.FromBootstrap(values, c.Args().Slice())
-	if err == nil {
-		err = boot(c, wanted, options)
+	if err != nil {
+		return err // it is in the command line, and says so itself
 	}
+	started := time.Now()
+	err = boot(c, wanted, options)
 	explainFailure(c, options, started, err)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
@@ -101,12 +102,12 @@ func nameAgrees(_ context.Context, p *patient) Finding {
 	return p.answers("it knows it as "+name, join.OtherName, join.Forbidden)
 }
 
-var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
+var nameForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`) })
 
 func nodeNameValid(_ context.Context, p *patient) Finding {
 	name, _ := p.nodeName()
 	switch {
-	case !nameForm.MatchString(name) || len(name) > 253:
+	case !nameForm().MatchString(name) || len(name) > 253:
 		return failed("leave --hostname-override to nodeadm, or give it a name of lower case letters, digits, dashes and dots", "%q cannot be the name of a node", name)
 	case len(name) > 63:
 		return failed("use instance ids as names (spec.featureGates.InstanceIdNodeName), or a shorter domain in the DHCP options", "the name %s has %d characters: the label kubernetes.io/hostname takes 63, and kubelet does not register", name, len(name))

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/eks-bootstrap/nodeadm/internal/systemd"
@@ -66,14 +67,14 @@ func kubeletConfigParse(_ context.Context, p *patient) Finding {
 	return ok("kubelet's files are there; its API server is %s", k.endpoint)
 }
 
-var instanceID = regexp.MustCompile(`i-[0-9a-f]{8,17}$`)
+var instanceID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`i-[0-9a-f]{8,17}$`) })
 
 func ranFromAMI(_ context.Context, p *patient) Finding {
 	instance, _ := p.instance()
 	const remedy = "nodeadm reset, and reboot; before the next snapshot: nodeadm image clean"
 	c, _ := p.kubelet()
 	for _, id := range []string{c.ProviderID, p.flag("provider-id")} {
-		if id = instanceID.FindString(id); id != "" && id != instance.ID {
+		if id = instanceID().FindString(id); id != "" && id != instance.ID {
 			return failed(remedy, "kubelet's configuration is of another instance, %s: this one is %s", id, instance.ID)
 		}
 	}

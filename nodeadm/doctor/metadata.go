@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
@@ -43,12 +44,12 @@ func imdsReach(_ context.Context, p *patient) Finding {
 	return ok("%s, %s in %s", instance.ID, instance.Type, instance.Zone)
 }
 
-var regionInHost = regexp.MustCompile(`\.([a-z]{2,}(?:-[a-z]+)+-[0-9]+)\.eks\.`)
+var regionInHost = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\.([a-z]{2,}(?:-[a-z]+)+-[0-9]+)\.eks\.`) })
 
 func regionPartition(_ context.Context, p *patient) Finding {
 	instance, _ := p.instance()
 	endpoint, _, _ := p.cluster()
-	named := regionInHost.FindStringSubmatch(endpoint)
+	named := regionInHost().FindStringSubmatch(endpoint)
 	if named == nil {
 		return skipped("the endpoint names no region")
 	}

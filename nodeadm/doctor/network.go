@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -141,7 +142,7 @@ func proxyEnv(_ context.Context, p *patient) Finding {
 			continue
 		}
 		proxy = name
-		if u, err := url.Parse(value); (err != nil || u.Host == "") && !bareProxy.MatchString(value) {
+		if u, err := url.Parse(value); (err != nil || u.Host == "") && !bareProxy().MatchString(value) {
 			return failed("write http://HOST:PORT", "%s is no URL", name) // without its value: there may be a password in it
 		}
 	}
@@ -155,7 +156,7 @@ func proxyEnv(_ context.Context, p *patient) Finding {
 }
 
 // bareProxy is a proxy without a scheme, which Go and curl take for HTTP.
-var bareProxy = regexp.MustCompile(`^[^\s/]+:[0-9]+$`)
+var bareProxy = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[^\s/]+:[0-9]+$`) })
 
 // direct tells whether NO_PROXY names an address.
 func direct(noProxy string, address netip.Addr) bool {
