@@ -287,7 +287,7 @@ func (w *watch) silent(ctx context.Context, object nodeObject) *Obstacle {
 	heard := object.heard()
 	// Such times are whole seconds. A kubelet that has just made its Node object
 	// may take some more of them to make its lease.
-	if !started.IsZero() && heard.After(started.Truncate(time.Second)) && time.Since(heard) < leaseDuration {
+	if !started.IsZero() && !heard.Before(started.Truncate(time.Second)) && time.Since(heard) < leaseDuration {
 		return nil
 	}
 	var lease struct {
