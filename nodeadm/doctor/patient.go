@@ -127,11 +127,7 @@ func newPatient(ctx context.Context, o Options) *patient {
 	p.kubelet = sync.OnceValues(p.readKubeletConfig)
 	p.flags = sync.OnceValue(p.readFlags)
 	p.version = sync.OnceValues(func() (kubelet.Version, error) { return p.kubeletVersion(ctx) })
-	p.manager = sync.OnceValues(func() (*systemd.Manager, error) {
-		ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
-		defer cancel()
-		return systemd.Observe(ctx)
-	})
+	p.manager = sync.OnceValues(func() (*systemd.Manager, error) { return observe(ctx) })
 	p.contact = sync.OnceValue(func() contact { return p.makeContact(ctx) })
 	p.asked = sync.OnceValue(func() asked { return p.patiently(ctx) })
 	p.described = sync.OnceValues(func() (awsapi.Cluster, error) {
@@ -515,6 +511,25 @@ func (p *patient) role(ctx context.Context) string {
 		return ""
 	}
 	return fmt.Sprintf("arn:%s:iam::%s:role/%s", instance.Partition, instance.Account, name)
+}
+
+// observe reaches systemd, or gives up. The connection ends with ctx.
+func observe(ctx context.Context) (*systemd.Manager, error) {
+	type answer struct {
+		manager *systemd.Manager
+		err     error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		manager, err := systemd.Observe(ctx)
+		answers <- answer{manager, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.manager, a.err
+	case <-time.After(systemdTimeout):
+		return nil, fmt.Errorf("no answer over D-Bus within %s", systemdTimeout)
+	}
 }
 
 // unit asks systemd for a unit.

@@ -313,6 +313,7 @@ func (w *watch) silent(ctx context.Context, object nodeObject) *Obstacle {
 	switch {
 	case renewed.Before(started):
 		return &Obstacle{Kind: Silent, Cause: fmt.Sprintf("the API server has not heard from the kubelet that was started at %s", started.UTC().Format(time.RFC3339)), Detail: ": the lease of " + w.Node + " was last renewed " + last}
+	case renewed.IsZero() && started.IsZero(): // nothing speaks against it
 	case renewed.IsZero(), time.Since(renewed) > max(leaseDuration, time.Duration(lease.Spec.LeaseDurationSeconds)*time.Second):
 		return &Obstacle{Kind: Silent, Cause: "the API server hears no more from kubelet", Detail: ": the lease of " + w.Node + " was last renewed " + last}
 	}

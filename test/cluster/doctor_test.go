@@ -253,7 +253,7 @@ func TestDoctor(t *testing.T) {
 		{name: "kubelet stopped", want: "unit-kubelet", says: "was not started", breaks: "systemctl stop kubelet", mends: restart},
 		edit("a flag that kubelet does not know", "unit-kubelet", "does not know a flag", extraArgs, "s/--node-labels/--no-such-flag --node-labels/", restart+"sleep 2\n"),
 		edit("a field of the wrong kind", "unit-kubelet", "not understood", kubeletJSON, `s/"serializeImagePulls": [a-z]*/"serializeImagePulls": "no"/`, restart+"sleep 2\n"),
-		edit("a feature gate that kubelet does not know", "unit-kubelet", "feature gate", kubeletJSON, `1a "featureGates": {"NoSuchGate": true},`, restart+"sleep 2\n"),
+		edit("a feature gate that kubelet does not know", "unit-kubelet", "feature gate", kubeletJSON, `s/"featureGates": {/"featureGates": {"NoSuchGate": true,/`, restart+"sleep 2\n"),
 		edit("a label that kubelet may not give itself", "unit-kubelet", "label", extraArgs, "s/--node-labels=/--node-labels=node-role.kubernetes.io\\/master=,/", restart+"sleep 2\n"),
 		{name: "kubelet that hangs", want: "kubelet-health", says: "does not answer", breaks: "systemctl kill --signal=STOP kubelet", mends: "systemctl kill --signal=CONT kubelet"},
 		{name: "a kubelet too new", want: "version-skew", says: "newer", breaks: "printf '#!/bin/sh\\necho Kubernetes v1.37.0\\n' >/root/kubelet; chmod +x /root/kubelet; mount --bind /root/kubelet /usr/bin/kubelet", mends: "umount /usr/bin/kubelet"},
