@@ -5,7 +5,7 @@
 set -eu
 missing=
 for pair in debootstrap:debootstrap systemd-nspawn:systemd-container ip:iproute2 unshare:util-linux file:file \
-	losetup:mount mkfs.xfs:xfsprogs mdadm:mdadm "$@"; do
+	losetup:mount mkfs.xfs:xfsprogs mdadm:mdadm linux.uml:user-mode-linux insmod:kmod "$@"; do
 	command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair##*:}"
 done
 [ -n "$missing" ] || exit 0
