@@ -244,15 +244,16 @@ func (o nodeObject) instance() string {
 	return o.Spec.ProviderID[strings.LastIndex(o.Spec.ProviderID, "/")+1:]
 }
 
-// heard is when kubelet is known to have written the object.
+// heard is the second, by this machine's clock, in which kubelet last wrote the
+// object, as far as it tells: its condition Ready is kubelet's, others may be
+// anybody's, and when it was created is told by the API server's clock.
 func (o nodeObject) heard() time.Time {
-	heard := o.Metadata.CreationTimestamp
 	for _, c := range o.Status.Conditions {
-		if c.LastHeartbeatTime.After(heard) {
-			heard = c.LastHeartbeatTime
+		if c.Type == "Ready" {
+			return c.LastHeartbeatTime
 		}
 	}
-	return heard
+	return time.Time{}
 }
 
 // look asks once.
@@ -284,10 +285,12 @@ func (w *watch) silent(ctx context.Context, object nodeObject) *Obstacle {
 	if w.Started != nil {
 		started = w.Started(ctx)
 	}
-	heard := object.heard()
-	// Such times are whole seconds. A kubelet that has just made its Node object
-	// may take some more of them to make its lease.
-	if !started.IsZero() && !heard.Before(started.Truncate(time.Second)) && time.Since(heard) < leaseDuration {
+	// A kubelet that has just made its Node object may take seconds to make its
+	// lease. The object tells whole seconds: in the one in which this kubelet was
+	// started, the one before may have written, but that one had a lease.
+	heard, second := object.heard(), started.Truncate(time.Second)
+	fresh := !started.IsZero() && !heard.Before(second) && time.Since(heard) < leaseDuration
+	if fresh && heard.After(second) {
 		return nil
 	}
 	var lease struct {
@@ -302,6 +305,9 @@ func (w *watch) silent(ctx context.Context, object nodeObject) *Obstacle {
 	case errors.As(err, &refused) && refused.Where == kubeapi.Status && refused.Code == http.StatusForbidden:
 		return nil // the Node authorizer allows it; where another decides, the Node object has to do
 	case errors.As(err, &refused) && refused.Where == kubeapi.Status && refused.Code == http.StatusNotFound:
+		if fresh {
+			return nil
+		}
 	case err != nil:
 		return w.obstacleOf(ctx, err)
 	}

@@ -310,7 +310,8 @@ func (c cutOff) Get(ctx context.Context, path string, into any) error {
 // which runs now can tell the API server anything.
 func TestSilentKubelet(t *testing.T) {
 	interval, userEvery = time.Millisecond, time.Millisecond
-	started, created := time.Now().Add(-time.Minute), time.Now().Add(-10*time.Second)
+	started := time.Now().Add(-time.Minute)
+	second := time.Now().Add(-10 * time.Second).Truncate(time.Second) // in which kubelet wrote the Node object
 	for _, test := range []struct {
 		name    string
 		lease   any
@@ -322,15 +323,20 @@ func TestSilentKubelet(t *testing.T) {
 		{"renewed by the kubelet before", started.Add(-time.Second), started, "has not heard from the kubelet that was started at"},
 		{"never renewed", status(404, "no such lease"), started, "was last renewed never"},
 		{"renewed once, long ago", time.Now().Add(-41 * time.Second), started, "hears no more from kubelet"},
-		{"no lease yet, and a Node object that is new", status(404, "no such lease"), created.Add(-2 * time.Second), ""},
-		{"no lease yet, and a Node object of before", status(404, "no such lease"), created.Add(2 * time.Second), "was last renewed never"},
+		{"no lease yet, and a Node object that is new", status(404, "no such lease"), second.Add(-time.Second), ""},
+		{"no lease yet, and a Node object of the second of the start", status(404, "no such lease"), second.Add(time.Second / 2), ""},
+		{"no lease yet, and a Node object of before", status(404, "no such lease"), second.Add(time.Second), "was last renewed never"},
+		{"a Node object of the second of the start, and a lease of before", second.Add(-time.Second), second.Add(time.Second / 2), "has not heard from the kubelet that was started at"},
+		{"a Node object of the second of the start, and a lease since", second.Add(time.Second), second.Add(time.Second / 2), ""},
+		{"a Node object since, and a lease of before", second.Add(-2 * time.Second), second.Add(-time.Second / 2), ""},
 		{"leases are nobody's to read", status(403, "no"), started, ""},
 		{"nobody answers any more", at(kubeapi.Refused, "connection refused"), started, "refused"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			node := object(bootID, "True")
 			if test.started.After(started) {
-				node["metadata"] = map[string]any{"creationTimestamp": created.UTC().Format(time.RFC3339)}
+				ready := node["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
+				ready["lastHeartbeatTime"] = second.UTC().Format(time.RFC3339)
 			}
 			server := &api{answers: []any{node}, user: "system:node:" + name, groups: []string{"system:nodes"}, lease: test.lease}
 			_, found := (&watch{Options: Options{Node: name, BootID: bootID, Endpoint: "https://api.example", API: server,
