@@ -2,7 +2,6 @@ package nodeadm
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -33,13 +32,7 @@ func (b *bootstrap) waitJoined(ctx context.Context, started func(context.Context
 	joined, err := join.Wait(ctx, join.Options{
 		Node: node.Name, Named: node.Named, Instance: instance.ID, BootID: strings.TrimSpace(string(bootID)),
 		Cluster: node.Cluster, Region: instance.Region, Endpoint: node.Endpoint, API: clusterAPI(node, aws),
-		Role: func(ctx context.Context) string {
-			name := aws.Role(ctx)
-			if name == "" || instance.Partition == "" || instance.Account == "" {
-				return "" // rather than an ARN of nobody
-			}
-			return fmt.Sprintf("arn:%s:iam::%s:role/%s", instance.Partition, instance.Account, name)
-		},
+		Role:      func(ctx context.Context) string { return instance.RoleARN(aws.Role(ctx)) },
 		Started:   started,
 		LastWords: func(ctx context.Context) []string { return systemd.LastWords(ctx, layout.KubeletService, 50) },
 		Report:    func(message string) { b.log.Warn(message) },
@@ -59,13 +52,10 @@ func (b *bootstrap) kubeletStarted(ctx context.Context) time.Time {
 		return time.Time{}
 	}
 	state, err := b.manager.State(ctx, layout.KubeletService)
-	switch {
-	case err != nil:
+	if err != nil {
 		return time.Time{}
-	case state.Active != "active":
-		return time.Now() // nothing was heard from what does not run
 	}
-	return time.Now().Add(-state.ActiveFor)
+	return state.Since()
 }
 
 // clusterAPI is the API server, asked with tokens of the kind that kubelet's

@@ -126,6 +126,10 @@ type State struct {
 	ActiveFor time.Duration // since the unit became active; 0 if it is not
 }
 
+// Since is when what runs now was started, by the clock of today; now if it does
+// not run.
+func (s State) Since() time.Time { return time.Now().Add(-s.ActiveFor) }
+
 // State asks for the state of a unit. A unit that does not exist is not an
 // error: its Load is "not-found".
 func (m *Manager) State(ctx context.Context, unit string) (State, error) {

@@ -491,13 +491,10 @@ func (p *patient) joining() join.Options {
 // kubeletStarted is when the kubelet that runs was started.
 func (p *patient) kubeletStarted(ctx context.Context) time.Time {
 	state, err := p.unit(ctx, layout.KubeletService)
-	switch {
-	case err != nil:
+	if err != nil {
 		return time.Time{} // not known
-	case state.Active != "active":
-		return time.Now()
 	}
-	return time.Now().Add(-state.ActiveFor)
+	return state.Since()
 }
 
 // role is the ARN of the instance's role, without a path; "" if it is not known.
@@ -506,11 +503,7 @@ func (p *patient) role(ctx context.Context) string {
 	if err != nil {
 		return ""
 	}
-	name := p.aws().Role(ctx)
-	if name == "" || instance.Partition == "" || instance.Account == "" {
-		return ""
-	}
-	return fmt.Sprintf("arn:%s:iam::%s:role/%s", instance.Partition, instance.Account, name)
+	return instance.RoleARN(p.aws().Role(ctx))
 }
 
 // observe reaches systemd, or gives up. The connection ends with ctx.

@@ -47,6 +47,15 @@ type Instance struct {
 	Limits *Limits
 }
 
+// RoleARN is the ARN of a role of the instance's account, without a path, as
+// access entries and aws-auth want it; "" if some part of it is not known.
+func (i Instance) RoleARN(role string) string {
+	if role == "" || i.Partition == "" || i.Account == "" {
+		return ""
+	}
+	return "arn:" + i.Partition + ":iam::" + i.Account + ":role/" + role
+}
+
 // Limits of an instance type, of the default network card.
 type Limits struct {
 	ENIs, IPv4PerENI int
