@@ -2,6 +2,7 @@ package disks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -73,6 +74,8 @@ func inside(t *testing.T, volumes int) *lab {
 		}
 		loops = append(loops, filepath.Base(device))
 	}
+	// The kernel gives out whichever number is free; volumes are taken by number.
+	slices.SortFunc(loops, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m")
 	cmd.Dir = t.TempDir() // the root there
 	cmd.Env = append(os.Environ(), insideVariable+"="+strings.Join(loops, ","))
