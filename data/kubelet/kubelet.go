@@ -32,12 +32,13 @@ var table string
 type Kind string
 
 const (
-	Flag  Kind = "flag"  // a flag, without its dashes
-	Field Kind = "field" // a top-level field of KubeletConfiguration, as in JSON, or logging.verbosity
-	Gate  Kind = "gate"  // a feature gate
-	Value Kind = "value" // a value of a flag, as flag=value
-	API   Kind = "api"   // a group/version of the image credential provider
-	Env   Kind = "env"   // an environment variable that a feature insists on
+	Flag   Kind = "flag"   // a flag, without its dashes
+	Switch Kind = "switch" // a flag that takes no word after it, only =true or =false
+	Field  Kind = "field"  // a top-level field of KubeletConfiguration, as in JSON, or logging.verbosity
+	Gate   Kind = "gate"   // a feature gate
+	Value  Kind = "value"  // a value of a flag, as flag=value
+	API    Kind = "api"    // a group/version of the image credential provider
+	Env    Kind = "env"    // an environment variable that a feature insists on
 )
 
 // Row is one fact of the table.
@@ -60,14 +61,24 @@ type Row struct {
 // kubelet that came out after this program is best served like the one before
 // it. What a kubelet of unknown version is served is for the caller to decide.
 func Has(v Version, kind Kind, name string) bool {
-	r, ok := find(kind, name)
+	r, ok := Find(kind, name)
 	return ok && r.in(v)
 }
 
 // HasFlag reports whether the kubelet knows a flag, given without dashes. The
 // table has every flag of the Linux kubelet, so that false means that the
 // kubelet would not start.
-func HasFlag(v Version, name string) bool { return Has(v, Flag, name) }
+func HasFlag(v Version, name string) bool { return Has(v, Flag, name) || Has(v, Switch, name) }
+
+// IsSwitch reports whether a flag takes no word after it, in every version that
+// has it.
+func IsSwitch(name string) bool {
+	_, is := Find(Switch, name)
+	return is
+}
+
+// IsFlag reports whether the row is about a flag of either kind.
+func (r Row) IsFlag() bool { return r.Kind == Flag || r.Kind == Switch }
 
 // HasField reports whether KubeletConfiguration has a field. The table has every
 // top-level field, and logging.verbosity.
@@ -81,7 +92,7 @@ func HasGate(v Version, name string) bool { return Has(v, Gate, name) }
 // GateLocked reports whether the kubelet knows a gate and refuses to have it
 // turned off. Every locked gate of the table is locked to on.
 func GateLocked(v Version, name string) bool {
-	r, ok := find(Gate, name)
+	r, ok := Find(Gate, name)
 	return ok && r.in(v) && r.Locked != 0 && v.minor() >= r.Locked
 }
 
@@ -103,7 +114,8 @@ func (r Row) in(v Version) bool {
 
 func (v Version) minor() int { return min(max(v.Minor, Oldest), Newest) }
 
-func find(kind Kind, name string) (Row, bool) {
+// Find gives the row of something, whichever versions have it.
+func Find(kind Kind, name string) (Row, bool) {
 	// A name with white space in it would match across the columns.
 	if name == "" || strings.ContainsAny(name, " \n") {
 		return Row{}, false

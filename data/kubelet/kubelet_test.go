@@ -19,7 +19,7 @@ func TestTableIsSound(t *testing.T) {
 			t.Errorf("%s %s does not come after %s %s", r.Kind, r.Name, last.Kind, last.Name)
 		}
 		last = r
-		if !slices.Contains([]Kind{Flag, Field, Gate, Value, API, Env}, r.Kind) {
+		if !slices.Contains([]Kind{Flag, Switch, Field, Gate, Value, API, Env}, r.Kind) {
 			t.Errorf("%s %s: no such kind", r.Kind, r.Name)
 		}
 		if r.Since < Oldest || r.Since > Newest || r.Until != 0 && (r.Until <= r.Since || r.Until > Newest) {
@@ -38,7 +38,7 @@ func TestTableIsSound(t *testing.T) {
 			!strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, ".md") {
 			t.Errorf("%s %s: source %q", r.Kind, r.Name, r.Source)
 		}
-		if got, ok := find(r.Kind, r.Name); !ok || got != r {
+		if got, ok := Find(r.Kind, r.Name); !ok || got != r {
 			t.Errorf("%s %s is not found: %+v", r.Kind, r.Name, got)
 		}
 	}
@@ -93,6 +93,9 @@ func TestHas(t *testing.T) {
 		{Flag, "config-dir", 28, 37},
 		{Flag, "log-dir", 22, 25},
 		{Flag, "no-such-flag", 0, 0},
+		{Flag, "register-node", 0, 0},
+		{Switch, "register-node", 22, 37},
+		{Switch, "node-labels", 0, 0},
 		{Flag, "node", 0, 0},
 		{Flag, "", 0, 0},
 		{Flag, "address 22", 0, 0},

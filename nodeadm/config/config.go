@@ -5,8 +5,10 @@ package config
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 
+	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/cel"
 	"github.com/eks-bootstrap/nodeadm/internal/doctree"
 )
@@ -161,47 +163,65 @@ func (k Kubelet) Flag(name string) (value string, given bool) {
 	return value, given
 }
 
+// FeatureGates are those that the user's flags set; kubelet takes all of them
+// together, and before those of its configuration.
+func (k Kubelet) FeatureGates() map[string]bool {
+	gates := map[string]bool{}
+	for name, value := range k.flags {
+		if name != "feature-gates" {
+			continue
+		}
+		for pair := range strings.SplitSeq(value, ",") {
+			gate, text, _ := strings.Cut(pair, "=")
+			if on, err := strconv.ParseBool(strings.TrimSpace(text)); err == nil {
+				gates[strings.TrimSpace(gate)] = on
+			}
+		}
+	}
+	return gates
+}
+
 // flags yields each of the user's flags with its value, in both spellings:
 // --name=value and --name value. A flag without a value has "".
 func (k Kubelet) flags(yield func(name, value string) bool) {
-	k.each(func(_ int, name, value string) bool { return yield(name, value) })
-}
-
-// each does so with the place of the flag among the words.
-func (k Kubelet) each(yield func(i int, name, value string) bool) {
-	for i := 0; i < len(k.Flags); i++ {
-		at := i
-		name, value, inline := cutFlag(k.Flags[i])
-		if name == "" {
-			continue
-		}
-		if !inline && i+1 < len(k.Flags) && !isFlag(k.Flags[i+1]) {
-			i++
-			value = k.Flags[i]
-		}
-		if !yield(at, name, value) {
+	for w := range k.words {
+		if w.name != "" && !yield(w.name, w.value) {
 			return
 		}
 	}
 }
 
-// stray are the places of words that no flag takes: a flag takes at most the
-// one word after it, and none if its value stands behind an equals sign. The
-// first word is none of them; it is no flag at all.
-func (k Kubelet) stray() []int {
-	var places []int
-	takes := true
-	for i, w := range k.Flags {
-		if name, _, inline := cutFlag(w); name != "" {
-			takes = !inline
-			continue
+// word is a flag among the user's words, or one that no flag takes.
+type word struct {
+	at          int    // the place of its first word
+	name        string // "" for a word that no flag takes
+	value       string
+	given       bool // there is a value, though it may be empty
+	afterSwitch bool // for a word that no flag takes: it follows one like --register-node
+}
+
+// words are read as kubelet does: a flag takes the one word after it, unless its
+// value stands behind an equals sign or it is a switch. A value that looks like
+// a flag is taken for the next flag here, and kubelet's is then missing.
+func (k Kubelet) words(yield func(word) bool) {
+	for i := 0; i < len(k.Flags); i++ {
+		w := word{at: i}
+		w.name, w.value, w.given = cutFlag(k.Flags[i])
+		switch {
+		case w.name == "":
+			if i > 0 {
+				before, _, inline := cutFlag(k.Flags[i-1])
+				w.afterSwitch = !inline && kubelet.IsSwitch(before)
+			}
+		case w.given || kubelet.IsSwitch(w.name):
+		case i+1 < len(k.Flags) && !strings.HasPrefix(k.Flags[i+1], "--"):
+			i++
+			w.value, w.given = k.Flags[i], true
 		}
-		if !takes {
-			places = append(places, i)
+		if !yield(w) {
+			return
 		}
-		takes = false
 	}
-	return places
 }
 
 // FlagNames are the names of the user's kubelet flags in order.

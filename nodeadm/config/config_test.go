@@ -92,6 +92,13 @@ func TestKubeletFlags(t *testing.T) {
 	if _, given := k.Flag("a=b"); given {
 		t.Error("a value was taken for a flag")
 	}
+	k = Kubelet{Flags: []string{"--fail_swap_on", "--oom_score_adj", "-999", "--feature-gates=A=true,B=false", "--feature_gates", "B=true, C=0"}}
+	if v, given := k.Flag("oom-score-adj"); v != "-999" || !given {
+		t.Errorf("--oom-score-adj is %q, %v; kubelet takes underscores and negative numbers", v, given)
+	}
+	if diff := cmp.Diff(map[string]bool{"A": true, "B": true, "C": false}, k.FeatureGates()); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func TestBootstrapAccepts(t *testing.T) {

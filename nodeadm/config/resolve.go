@@ -19,6 +19,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/cel"
 	"github.com/eks-bootstrap/nodeadm/internal/doctree"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
@@ -437,19 +438,46 @@ func (r *resolver) featureGates(given map[string]bool) {
 // flags checks what kubelet would refuse at its start, when nobody is looking
 // any more.
 func (r *resolver) flags(k Kubelet, place func(word int) string) {
-	if len(k.Flags) > 0 && !isFlag(k.Flags[0]) {
-		r.fail(place(0), "write kubelet's flags, such as '--node-labels=team=blue'", "%s is not a flag", short(k.Flags[0]))
-	}
 	for i, w := range k.Flags {
 		if _, found := controlCharacter(w); found {
 			r.fail(place(i), "remove it", "%q holds a control character", w)
 		}
 	}
-	for _, i := range k.stray() {
-		r.fail(place(i), "remove it, or put quotes around a value that contains spaces", "%s follows no flag that could take it: kubelet would refuse to start", short(k.Flags[i]))
-	}
-	k.each(func(i int, name, value string) bool {
-		switch name {
+	for w := range k.words {
+		text := short(k.Flags[w.at])
+		switch {
+		case w.name == "" && w.at == 0:
+			r.fail(place(0), "write kubelet's flags, such as '--node-labels=team=blue'", "%s is not a flag", text)
+			continue
+		case w.name == "" && w.afterSwitch:
+			flag := k.Flags[w.at-1]
+			r.fail(place(w.at), "write "+flag+"=false, or "+flag+" alone for true", "%s takes no word after it: kubelet would refuse to start over %s", flag, text)
+			continue
+		case w.name == "":
+			r.fail(place(w.at), "remove it, or put quotes around a value that contains spaces", "%s follows no flag that could take it: kubelet would refuse to start", text)
+			continue
+		case !strings.HasPrefix(k.Flags[w.at], "--") && len(w.name) > 1:
+			r.fail(place(w.at), "write --"+w.name, "%s begins with one dash: kubelet would refuse to start", text)
+		case !w.given && !kubelet.IsSwitch(w.name):
+			r.fail(place(w.at), "write --"+w.name+"=VALUE", "%s has no value: kubelet would refuse to start", text)
+		case w.given && kubelet.IsSwitch(w.name):
+			if _, err := strconv.ParseBool(w.value); err != nil && w.name != "version" {
+				r.fail(place(w.at), "write true or false", "--%s=%s is neither true nor false: kubelet would refuse to start", w.name, short(w.value))
+			}
+		}
+		i, value := w.at, w.value
+		switch w.name {
+		case "kube-reserved", "system-reserved", "qos-reserved", "eviction-minimum-reclaim", "eviction-soft-grace-period":
+			r.pairs(place(i), w, "=")
+		case "eviction-hard", "eviction-soft":
+			r.pairs(place(i), w, "<")
+		case "feature-gates":
+			for pair := range strings.SplitSeq(value, ",") {
+				_, on, _ := strings.Cut(pair, "=")
+				if _, err := strconv.ParseBool(strings.TrimSpace(on)); err != nil && pair != "" {
+					r.fail(place(i), "write Name=true or Name=false", "--feature-gates: kubelet would refuse %s", short(pair))
+				}
+			}
 		case "node-labels":
 			for label := range strings.SplitSeq(value, ",") {
 				if label == "" {
@@ -469,8 +497,16 @@ func (r *resolver) flags(k Kubelet, place func(word int) string) {
 				}
 			}
 		}
-		return true
-	})
+	}
+}
+
+// pairs checks a flag that is a list of names with values.
+func (r *resolver) pairs(place string, w word, sign string) {
+	for pair := range strings.SplitSeq(w.value, ",") {
+		if pair != "" && !strings.Contains(pair, sign) {
+			r.fail(place, "write name"+sign+"value, with commas between several", "--%s: kubelet would refuse %s", w.name, short(pair))
+		}
+	}
 }
 
 // decodeCA decodes a certificate authority and makes sure that it is one.

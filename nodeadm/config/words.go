@@ -67,12 +67,14 @@ func quoted(text string, quote byte, word *strings.Builder) (end int, err error)
 	return 0, fmt.Errorf("the quote %c is never closed", quote)
 }
 
-// cutFlag splits "--name=value". name is "" for a word that is not a flag.
+// cutFlag splits "--name=value". name is "" for a word that is not a flag; it is
+// spelled with dashes, though kubelet takes underscores too.
 func cutFlag(word string) (name, value string, inline bool) {
 	if !isFlag(word) {
 		return "", "", false
 	}
-	return strings.Cut(strings.TrimLeft(word, "-"), "=")
+	name, value, inline = strings.Cut(strings.TrimLeft(word, "-"), "=")
+	return strings.ReplaceAll(name, "_", "-"), value, inline
 }
 
 func isFlag(word string) bool { return strings.HasPrefix(word, "-") && len(word) > 1 }

@@ -1,8 +1,11 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,21 +58,20 @@ func (b *builder) checkUserFlags() error {
 	v := b.facts.Host.Kubelet
 	var errs []error
 	for _, name := range b.config.Kubelet.FlagNames() {
-		plain := strings.ReplaceAll(name, "_", "-") // kubelet takes either
-		if kubelet.HasFlag(v, plain) {
+		if kubelet.HasFlag(v, name) {
 			continue
 		}
 		remedy := "leave it out"
 		var known []string
 		for row := range kubelet.Rows() {
-			if row.Kind == kubelet.Flag && row.Name == plain && row.Until != 0 && v.Minor >= row.Until {
+			if row.IsFlag() && row.Name == name && row.Until != 0 && v.Minor >= row.Until {
 				remedy = fmt.Sprintf("leave it out: it was removed in 1.%d", row.Until)
 			}
-			if row.Kind == kubelet.Flag && kubelet.HasFlag(v, row.Name) {
+			if row.IsFlag() && kubelet.HasFlag(v, row.Name) {
 				known = append(known, row.Name)
 			}
 		}
-		if nearest := suggest.Nearest(plain, known); nearest != "" && remedy == "leave it out" {
+		if nearest := suggest.Nearest(name, known); nearest != "" && remedy == "leave it out" {
 			remedy = "did you mean --" + nearest + "?"
 		}
 		errs = append(errs, fault.New(fault.Usage, remedy, "%s: kubelet %s has no flag --%s", b.config.Origin("spec.kubelet.flags"), v, name))
@@ -79,10 +81,38 @@ func (b *builder) checkUserFlags() error {
 			b.warn("kubelet's flag --" + name + "=" + value + " makes kubelet ignore what nodeadm writes")
 		}
 	}
-	if value, _ := b.config.Kubelet.Flag("cloud-provider"); value == "aws" && v.Minor > 26 {
-		errs = append(errs, fault.New(fault.Usage, "leave it out", "kubelet's flags: kubelet %s has no cloud provider aws; it was removed in 1.27", v))
+	origin := b.config.Origin("spec.kubelet.flags")
+	if value, _ := b.config.Kubelet.Flag("cloud-provider"); value != "" && value != "external" && v.Minor > 26 {
+		errs = append(errs, fault.New(fault.Usage, "leave it out", "%s: kubelet %s has no cloud provider %s; those that were built in were removed by 1.27", origin, v, value))
+	}
+	if value, given := b.config.Kubelet.Flag("runonce"); given && isTrue(value) {
+		errs = append(errs, fault.New(fault.Usage, "leave it out", "%s: --runonce: kubelet would end once its static pods run, and never join", origin))
+	}
+	if _, given := b.config.Kubelet.Flag("config-dir"); given && kubelet.Has(v, kubelet.Env, dropInDirVariable) && b.kubeletVariable(dropInDirVariable) == "" {
+		errs = append(errs, fault.New(fault.Usage, "write spec.instance.environment: {kubelet: {"+dropInDirVariable+": \"1\"}} beside it",
+			"%s: kubelet %s takes --config-dir only with %s in its environment", origin, v, dropInDirVariable))
+	}
+	gates := b.config.Kubelet.FeatureGates()
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		errs = append(errs, b.checkGate(origin+": --feature-gates="+name, name, gates[name]))
 	}
 	return errors.Join(errs...)
+}
+
+// dropInDirVariable is what kubelet wants to see before it takes --config-dir,
+// while that is in alpha.
+const dropInDirVariable = "KUBELET_CONFIG_DROPIN_DIR_ALPHA"
+
+// isTrue reads the value of a switch; without a value it is on.
+func isTrue(value string) bool {
+	on, err := strconv.ParseBool(value)
+	return on || err != nil
+}
+
+// kubeletVariable is a variable of kubelet's environment, as far as the user
+// sets it.
+func (b *builder) kubeletVariable(name string) string {
+	return cmp.Or(b.config.Instance.Environment["kubelet"][name], b.config.Instance.Environment["default"][name])
 }
 
 // kubeletExec is kubelet's command line as nodeadm itself writes it.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/eks-bootstrap/nodeadm/data/kubelet"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
@@ -42,11 +43,18 @@ func (b *builder) planKubeletConfig() (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.othersMaxPods(doc, owner("maxPods")) {
-		// Memory is reserved for the number of pods that kubelet will really take.
+	if err := b.checkOthers(doc, owner); err != nil {
+		return nil, err
+	}
+	// Memory is reserved for the number of pods that kubelet will really take.
+	otherMaxPods := b.othersMaxPods(doc, owner("maxPods"))
+	if b.left = b.clashes(doc, owner); otherMaxPods || len(b.left) > 0 {
 		b.plan.Files = slices.DeleteFunc(b.plan.Files, func(f File) bool { return f.Path == layout.KubeletConfig })
 		b.plan.Conflicts = slices.DeleteFunc(b.plan.Conflicts, func(c Conflict) bool { return c.Path == layout.KubeletConfig })
 		if doc, err = b.mergeKubeletConfig(); err != nil {
+			return nil, err
+		}
+		if owner, err = b.ownersOf(layout.KubeletConfig); err != nil {
 			return nil, err
 		}
 	}
@@ -129,6 +137,72 @@ func (b *builder) othersMaxPods(doc map[string]any, owner string) bool {
 	return true
 }
 
+// clashes are the fields of nodeadm's own that kubelet would not start with
+// beside what others have set; those go before.
+func (b *builder) clashes(doc map[string]any, owner func(...string) string) (fields []string) {
+	others := func(field string) bool { return doc[field] != nil && owner(field) != Agent }
+	priorities, _ := doc["shutdownGracePeriodByPodPriority"].([]any)
+	switch {
+	case len(priorities) > 0, !b.gateOn(doc, "GracefulNodeShutdown"):
+		fields = append(fields, "shutdownGracePeriod", "shutdownGracePeriodCriticalPods")
+	case others("shutdownGracePeriod") && !others("shutdownGracePeriodCriticalPods"):
+		text, _ := doc["shutdownGracePeriod"].(string)
+		if all, err := time.ParseDuration(text); err != nil || all < shutdownCriticalPods { // the part is more than all
+			fields = append(fields, "shutdownGracePeriodCriticalPods")
+		}
+	}
+	if !b.gateOn(doc, "RotateKubeletServerCertificate") {
+		fields = append(fields, "serverTLSBootstrap")
+	}
+	_, flag := b.config.Kubelet.Flag("reserved-cpus")
+	if cpus, _ := doc["reservedSystemCPUs"].(string); flag || cpus != "" {
+		fields = append(fields, "kubeReservedCgroup", "systemReservedCgroup")
+	}
+	return slices.DeleteFunc(fields, func(field string) bool { return doc[field] == nil || others(field) })
+}
+
+// gateOn tells whether a feature is on that is beta, and on by default, in every
+// kubelet that has it.
+func (b *builder) gateOn(doc map[string]any, name string) bool {
+	gates, _ := doc["featureGates"].(map[string]any)
+	flags := b.config.Kubelet.FeatureGates()
+	for _, gate := range []string{name, "AllBeta"} {
+		if on, given := flags[gate]; given {
+			return on
+		}
+		if on, given := gates[gate].(bool); given {
+			return on
+		}
+	}
+	return true
+}
+
+// checkOthers refuses what the image or a hand has written into the document,
+// and kubelet would end over.
+func (b *builder) checkOthers(doc map[string]any, owner func(...string) string) error {
+	var errs []error
+	isTheirs := func(keys ...string) bool {
+		return slices.Contains([]string{ownership.Image, ownership.Hand}, owner(keys...))
+	}
+	gates, _ := doc["featureGates"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		if isTheirs("featureGates", name) {
+			errs = append(errs, b.checkGate(layout.KubeletConfig+": featureGates."+name, name, gates[name]))
+		}
+	}
+	if isTheirs("runOnce") {
+		errs = append(errs, checkRunOnce(layout.KubeletConfig, doc))
+	}
+	return errors.Join(errs...)
+}
+
+func checkRunOnce(where string, doc map[string]any) error {
+	if doc["runOnce"] != true {
+		return nil
+	}
+	return fault.New(fault.Usage, "leave it out", "%s: runOnce: kubelet would end once its static pods run, and never join", where)
+}
+
 // ownersOf tells whose each field of a planned file is.
 func (b *builder) ownersOf(path string) (func(...string) string, error) {
 	for _, f := range b.plan.Files {
@@ -200,30 +274,32 @@ func CheckKubelet(c config.Config, v kubelet.Version) error {
 	return errors.Join(err, b.checkUserFlags(), b.checkUserFields())
 }
 
-// checkUserGates refuses feature gates that are known to have come or gone with
-// another version, and ones that may not be turned off any more: kubelet would
-// end with a stack trace. Gates that the table does not have pass.
+// checkUserGates checks the feature gates of the user's KubeletConfiguration.
 func (b *builder) checkUserGates() (errs []error) {
-	v := b.facts.Host.Kubelet
 	gates, _ := b.config.Kubelet.Config["featureGates"].(map[string]any)
-	for row := range kubelet.Rows() {
-		value, given := gates[row.Name]
-		if row.Kind != kubelet.Gate || !given {
-			continue
-		}
-		path := "spec.kubelet.config.featureGates." + row.Name
-		switch {
-		case row.Until != 0 && v.Minor >= row.Until:
-			errs = append(errs, fault.New(fault.Usage, fmt.Sprintf("leave it out: it was removed in 1.%d", row.Until),
-				"%s: %s: kubelet %s has no such feature gate", b.config.Origin(path), path, v))
-		case !kubelet.HasGate(v, row.Name):
-			errs = append(errs, fault.New(fault.Usage, fmt.Sprintf("leave it out: it came with 1.%d", row.Since),
-				"%s: %s: kubelet %s has no such feature gate", b.config.Origin(path), path, v))
-		case value == false && kubelet.GateLocked(v, row.Name):
-			errs = append(errs, fault.New(fault.Usage, "leave it out", "%s: %s: kubelet %s does not let it be turned off", b.config.Origin(path), path, v))
-		}
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		path := "spec.kubelet.config.featureGates." + name
+		errs = append(errs, b.checkGate(b.config.Origin(path)+": "+path, name, gates[name]))
 	}
 	return errs
+}
+
+// checkGate refuses a feature gate that is known to have come or gone with
+// another version, and one that may not be turned off any more: kubelet would
+// end with a stack trace. Gates that the table does not have pass.
+func (b *builder) checkGate(where, name string, value any) error {
+	v := b.facts.Host.Kubelet
+	row, known := kubelet.Find(kubelet.Gate, name)
+	switch {
+	case !known:
+	case row.Until != 0 && v.Minor >= row.Until:
+		return fault.New(fault.Usage, fmt.Sprintf("leave it out: it was removed in 1.%d", row.Until), "%s: kubelet %s has no such feature gate", where, v)
+	case !kubelet.HasGate(v, name):
+		return fault.New(fault.Usage, fmt.Sprintf("leave it out: it came with 1.%d", row.Since), "%s: kubelet %s has no such feature gate", where, v)
+	case value == false && kubelet.GateLocked(v, name):
+		return fault.New(fault.Usage, "leave it out", "%s: kubelet %s does not let it be turned off", where, v)
+	}
+	return nil
 }
 
 // checkUserFields refuses fields that this kubelet does not have: it would
@@ -249,7 +325,7 @@ func (b *builder) checkUserFields() error {
 		}
 		errs = append(errs, fault.New(fault.Usage, remedy, "%s: spec.kubelet.config.%s: kubelet %s has no such field", b.config.Origin("spec.kubelet.config."+name), name, b.facts.Host.Kubelet))
 	}
-	errs = append(append(errs, b.checkUserGates()...), b.checkSwapBehavior())
+	errs = append(append(errs, b.checkUserGates()...), b.checkSwapBehavior(), checkRunOnce(b.config.Origin("spec.kubelet.config.runOnce")+": spec.kubelet.config", b.config.Kubelet.Config))
 	return errors.Join(append(errs, b.checkUserKinds("", b.config.Kubelet.Config, b.kubeletDefaults())...)...)
 }
 
@@ -421,12 +497,8 @@ func (b *builder) kubeletSettings() map[string]any {
 	}
 	if b.runtimeName == "containerd" {
 		s["cgroupDriver"] = "systemd"
-		// kubelet refuses these together with reserved CPUs.
-		_, flag := b.config.Kubelet.Flag("reserved-cpus")
-		if _, field := b.config.Kubelet.Config["reservedSystemCPUs"]; !flag && !field {
-			s["kubeReservedCgroup"] = "/runtime"
-			s["systemReservedCgroup"] = "/system"
-		}
+		s["kubeReservedCgroup"] = "/runtime"
+		s["systemReservedCgroup"] = "/system"
 		if kubelet.HasField(v, "containerRuntimeEndpoint") {
 			s["containerRuntimeEndpoint"] = layout.ContainerdSocket
 		}
@@ -434,6 +506,7 @@ func (b *builder) kubeletSettings() map[string]any {
 			s["imageServiceEndpoint"] = "unix://" + layout.SOCISocket
 		}
 	}
+	b.leaveOut(s)
 	return s
 }
 
@@ -494,9 +567,19 @@ func (b *builder) kubeletDefaults() map[string]any {
 		d["kubeAPIQPS"], d["kubeAPIBurst"] = 10, 20
 	}
 	if v.Minor >= 34 {
-		d["shutdownGracePeriod"], d["shutdownGracePeriodCriticalPods"] = "2m30s", "30s"
+		d["shutdownGracePeriod"], d["shutdownGracePeriodCriticalPods"] = "2m30s", shutdownCriticalPods.String()
 	}
+	b.leaveOut(d)
 	return d
+}
+
+// shutdownCriticalPods is the default of shutdownGracePeriodCriticalPods.
+const shutdownCriticalPods = 30 * time.Second
+
+func (b *builder) leaveOut(fields map[string]any) {
+	for _, field := range b.left {
+		delete(fields, field)
+	}
 }
 
 // indentJSON writes a document with sorted keys, two spaces and a newline at

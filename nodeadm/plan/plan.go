@@ -131,6 +131,9 @@ type builder struct {
 	infraImage string
 	// fastImagePull: the SOCI snapshotter pulls images.
 	fastImagePull bool
+	// left are fields of the KubeletConfiguration that nodeadm leaves out, for
+	// what others have set.
+	left []string
 }
 
 func (b *builder) file(path, data string) error {

@@ -260,6 +260,17 @@ func TestRefuses(t *testing.T) {
 		{"a flag that was removed", 30, []string{"--kubelet-extra-args", "--container-runtime=remote"}, nil, "has no flag --container-runtime"},
 		{"a misspelt flag", 30, []string{"--kubelet-extra-args", "--node-lables=a=b"}, nil, "has no flag --node-lables"},
 		{"the in-tree cloud provider", 27, []string{"--kubelet-extra-args", "--cloud-provider=aws"}, nil, "no cloud provider aws"},
+		{"another cloud provider", 28, []string{"--kubelet-extra-args", "--cloud-provider gce"}, nil, "no cloud provider gce"},
+		{"a kubelet that ends", 33, []string{"--kubelet-extra-args", "--runonce"}, nil, "never join"},
+		{"drop-ins that are in alpha", 29, []string{"--kubelet-extra-args", "--config-dir=/x"}, nil, "KUBELET_CONFIG_DROPIN_DIR_ALPHA"},
+		{"a gate that was removed, as a flag", 28, []string{"--kubelet-extra-args", "--v=2 --feature_gates=NodeSwap=true,KubeletCredentialProviders=true"}, nil, "--feature-gates=KubeletCredentialProviders: kubelet v1.28.0 has no such feature gate"},
+		{"a gate that is locked, as a flag", 35, []string{"--kubelet-extra-args", "--feature-gates DynamicResourceAllocation=false"}, nil, "does not let it be turned off"},
+		{"a gate that was removed, on the node", 33, nil, func(f *facts.Facts) {
+			f.Host.Live = map[string][]byte{layout.KubeletConfig: []byte(`{"featureGates": {"DisableCloudProviders": true}}`)}
+		}, layout.KubeletConfig + ": featureGates.DisableCloudProviders: kubelet v1.33.0 has no such feature gate"},
+		{"a kubelet that ends, on the node", 33, nil, func(f *facts.Facts) {
+			f.Host.Live = map[string][]byte{layout.KubeletConfig: []byte(`{"runOnce": true}`)}
+		}, layout.KubeletConfig + ": runOnce"},
 		{"max pods that is no number", 30, []string{"--kubelet-extra-args", "--max-pods=many"}, nil, `"many" is not a number`},
 		{"a service range without a tenth address", 30, []string{"--service-ipv4-cidr", "10.100.0.0/29"}, nil, "no tenth address"},
 		{"version 3 for containerd 1.7", 30, nil, func(f *facts.Facts) {
@@ -332,6 +343,79 @@ func TestOthersSettingsStay(t *testing.T) {
 	}
 	if doc := document(t, third); doc["maxPods"] != nil || doc["registryPullQPS"] != 50.0 || third.MaxPods.Effective != kubeletDefaultMaxPods {
 		t.Errorf("without max pods: %v, effective %d", doc["maxPods"], third.MaxPods.Effective)
+	}
+}
+
+// TestClashes are values that kubelet takes alone, and not beside some of
+// nodeadm's own; a test with the real kubelets holds the same cases.
+func TestClashes(t *testing.T) {
+	const cgroups, shutdown = "kubeReservedCgroup systemReservedCgroup", "shutdownGracePeriod shutdownGracePeriodCriticalPods"
+	for _, test := range []struct {
+		name, config, flags string
+		left, stay          string
+	}{
+		{"nothing", `{}`, "", "", cgroups + " serverTLSBootstrap " + shutdown},
+		{"no graceful shutdown", `{"shutdownGracePeriod": "0s"}`, "", "shutdownGracePeriodCriticalPods", "shutdownGracePeriod"},
+		{"a short shutdown", `{"shutdownGracePeriod": "20s"}`, "", "shutdownGracePeriodCriticalPods", "shutdownGracePeriod"},
+		{"a long shutdown", `{"shutdownGracePeriod": "5m"}`, "", "", shutdown},
+		{"a part of the shutdown", `{"shutdownGracePeriodCriticalPods": "10s"}`, "", "", shutdown},
+		{"a shutdown by priority", `{"shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 10}]}`, "", shutdown, ""},
+		{"the gate", `{"featureGates": {"GracefulNodeShutdown": false}}`, "", shutdown, "serverTLSBootstrap"},
+		{"the gate as a flag", `{}`, "--feature-gates=GracefulNodeShutdown=false", shutdown, "serverTLSBootstrap"},
+		{"no beta", `{"featureGates": {"AllBeta": false}}`, "", shutdown, "serverTLSBootstrap"},
+		{"no beta but this", `{"featureGates": {"AllBeta": false, "GracefulNodeShutdown": true}}`, "", "", shutdown},
+		{"the other gate", `{"featureGates": {"RotateKubeletServerCertificate": false}}`, "", "serverTLSBootstrap", shutdown},
+		{"reserved CPUs", `{"reservedSystemCPUs": "0"}`, "", cgroups, ""},
+		{"no reserved CPUs", `{"reservedSystemCPUs": ""}`, "", "", cgroups},
+		{"reserved CPUs as a flag", `{}`, "--reserved_cpus 0", cgroups, ""},
+	} {
+		for _, where := range []string{"the user's", "on the node"} {
+			t.Run(test.name+", "+where, func(t *testing.T) {
+				c, f := node(t, 34, "--kubelet-extra-args", test.flags)
+				if where == "on the node" {
+					f.Host.Live = map[string][]byte{layout.KubeletConfig: []byte(test.config)}
+				} else if err := json.Unmarshal([]byte(test.config), &c.Kubelet.Config); err != nil {
+					t.Fatal(err)
+				}
+				first, err := Build(c, f, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				again, err := Build(c, afterwards(f, first), Options{})
+				if err != nil || len(again.Conflicts) > 0 {
+					t.Errorf("the second run: %v, %v", err, again.Conflicts)
+				}
+				for _, p := range []Plan{first, again} {
+					doc := document(t, p)
+					for _, field := range strings.Fields(test.left) {
+						if doc[field] != nil {
+							t.Errorf("%s is %v", field, doc[field])
+						}
+					}
+					for _, field := range strings.Fields(test.stay) {
+						if doc[field] == nil {
+							t.Errorf("%s is missing", field)
+						}
+					}
+				}
+				// Once they are gone, nodeadm's own come back, and the other way round.
+				plain, own := node(t, 34)
+				before, err := Build(plain, own, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if where == "the user's" {
+					p, err := Build(plain, afterwards(f, first), Options{})
+					if diff := cmp.Diff(document(t, before), document(t, p)); diff != "" || err != nil {
+						t.Errorf("without them (-want): %v\n%s", err, diff)
+					}
+					p, err = Build(c, afterwards(own, before), Options{})
+					if diff := cmp.Diff(document(t, first), document(t, p)); diff != "" || err != nil {
+						t.Errorf("with them, later (-want): %v\n%s", err, diff)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
@@ -30,8 +29,7 @@ func (b *builder) checkSwapBehavior() error {
 		return fault.New(fault.Usage, "write "+strings.Join(known, " or "), "%s: %s: kubelet %s has no swap behaviour %s", origin, path, v, behavior)
 	}
 	gates, _ := b.config.Kubelet.Config["featureGates"].(map[string]any)
-	flag, _ := b.config.Kubelet.Flag("feature-gates") // it counts more
-	if strings.Contains(flag, "NodeSwap=true") {
+	if b.config.Kubelet.FeatureGates()["NodeSwap"] { // it counts more
 		return nil
 	}
 	if gate, given := gates["NodeSwap"]; gate == false || !given && v.Minor < limitedSwap {
@@ -45,8 +43,7 @@ func (b *builder) checkSwapBehavior() error {
 func (b *builder) checkSwap(doc map[string]any) error {
 	minds := doc["failSwapOn"] != false
 	if value, given := b.config.Kubelet.Flag("fail-swap-on"); given {
-		on, err := strconv.ParseBool(value)
-		minds = on || err != nil // without a value it is on
+		minds = isTrue(value)
 	}
 	swap := b.facts.Host.Swap
 	if swap == "" || !minds {
