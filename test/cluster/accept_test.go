@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	_ "embed"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,6 +58,58 @@ func TestKubeletAccepts(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestKubeletAcceptsOthers has kubelet run with what others have set beside what
+// nodeadm plans: each of them is a value that kubelet takes alone.
+func TestKubeletAcceptsOthers(t *testing.T) {
+	machine.Require(t)
+	for _, test := range []struct{ name, config, flags string }{
+		{"no graceful shutdown", `{"shutdownGracePeriod": "0s"}`, ""},
+		{"a short shutdown", `{"shutdownGracePeriod": "20s"}`, ""},
+		{"a shutdown by priority", `{"shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 10}]}`, ""},
+		{"no gate for graceful shutdown", `{"featureGates": {"GracefulNodeShutdown": false, "GracefulNodeShutdownBasedOnPodPriority": false, "WindowsGracefulNodeShutdown": false}}`, ""},
+		{"no beta", `{"featureGates": {"AllBeta": false, "AllAlpha": false}}`, ""},
+		{"no server certificate", `{"featureGates": {"RotateKubeletServerCertificate": false}}`, ""},
+		{"reserved CPUs", `{"reservedSystemCPUs": "0"}`, ""},
+		{"reserved CPUs as a flag", `{}`, "--reserved_cpus=0"},
+		{"a negative number", `{}`, "--oom-score-adj -998"},
+	} {
+		for minor, version := range kubernetes {
+			for _, where := range []string{"the user's", "on the node"} {
+				t.Run(minor+"/"+test.name+", "+where, func(t *testing.T) {
+					dir, root := t.TempDir(), t.TempDir()
+					if err := os.CopyFS(dir, os.DirFS("../cases/nodeconfig-minimal")); err != nil {
+						t.Fatal(err)
+					}
+					spec := "  kubelet:\n    flags: ['" + test.flags + "']\n"
+					if where == "on the node" {
+						path := filepath.Join(root, "etc/kubernetes/kubelet/kubelet-config.json")
+						if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(test.config), 0o644)); err != nil {
+							t.Fatal(err)
+						}
+					} else {
+						spec += "    config: " + test.config + "\n"
+					}
+					userData, err := os.OpenFile(filepath.Join(dir, "user-data"), os.O_APPEND|os.O_WRONLY, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := userData.WriteString(spec); errors.Join(err, userData.Close()) != nil {
+						t.Fatal(err)
+					}
+					c := cases.Open(t, dir)
+					c.Kubelet = version
+					if _, err := c.Bootstrap(root); err != nil {
+						t.Fatal(err)
+					}
+					if said := runKubelet(t, root, Build(t, minor, "kubelet")); !taken(said) {
+						t.Errorf("kubelet %s does not take what was planned for it:\n%s", version, said)
+					}
+				})
+			}
 		}
 	}
 }
@@ -155,7 +208,7 @@ func taken(said string) bool {
 // TestTable holds data/kubelet's table to what kubelets say of themselves.
 func TestTable(t *testing.T) {
 	machine.Require(t)
-	flag, gate := regexp.MustCompile(`(?m)^ +(?:-[a-z], )?--([a-z0-9-]+)`), regexp.MustCompile(`(?m)^ +(?:kube:)?([A-Z][A-Za-z0-9]+)=true\|false`)
+	flag, gate := regexp.MustCompile(`(?m)^ +(?:-[a-z], )?--([a-z0-9-]+)( \S+)?`), regexp.MustCompile(`(?m)^ +(?:kube:)?([A-Z][A-Za-z0-9]+)=true\|false`)
 	for minor, version := range kubernetes {
 		v, err := kubelet.ParseVersion(version)
 		if err != nil {
@@ -171,6 +224,15 @@ func TestTable(t *testing.T) {
 			if !kubelet.HasFlag(v, string(found[1])) {
 				t.Errorf("kubelet %s has a flag --%s, and the table does not", version, found[1])
 			}
+			// The help has the kind of value behind the name, and nothing for switches;
+			// of these two it only seems to.
+			name, isSwitch := string(found[1]), len(found[2]) == 0
+			if name == "seccomp-default" || name == "version" {
+				isSwitch = true
+			}
+			if kubelet.IsSwitch(name) != isSwitch {
+				t.Errorf("--%s of kubelet %s is a switch: %v, and the table has the other", name, version, isSwitch)
+			}
 		}
 		for _, found := range gate.FindAllSubmatch(out, -1) {
 			gates[string(found[1])] = true
@@ -180,7 +242,7 @@ func TestTable(t *testing.T) {
 		}
 		for row := range kubelet.Rows() {
 			switch {
-			case row.Kind == kubelet.Flag && kubelet.HasFlag(v, row.Name) && !flags[row.Name]:
+			case row.IsFlag() && kubelet.HasFlag(v, row.Name) && !flags[row.Name]:
 				t.Errorf("the table has a flag --%s, and kubelet %s does not", row.Name, version)
 			// The help leaves out gates that are locked; alpha and beta ones are there.
 			case row.Kind == kubelet.Gate && gates[row.Name] && !kubelet.HasGate(v, row.Name):
