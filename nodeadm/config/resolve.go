@@ -257,6 +257,9 @@ func (r *resolver) containerd(spec ContainerdSpec) Containerd {
 			}
 			r.fail("containerd.config", "mend the TOML at that line", "not valid TOML: %s%v", at, err)
 		}
+		if _, err := ContainerdVersion(doc); err != nil {
+			r.fail("containerd.config", fault.Remedy(err), "%v", err)
+		}
 		if field := RegistryConflict(doc, "nodeadm's own"); field != "" {
 			r.fail("containerd.config", `write mirrors as registryMirrors beside it, or hosts.toml below /etc/containerd/certs.d; or write config_path = "" in [….registry]`,
 				"%s stands beside config_path, which nodeadm sets, and with both containerd does not serve kubelet", field)
@@ -268,9 +271,45 @@ func (r *resolver) containerd(spec ContainerdSpec) Containerd {
 	if _, found := controlCharacter(spec.ConfigFile); found {
 		r.fail("containerd.configFile", "name a file", "%q is not a path", spec.ConfigFile)
 	}
-	r.registryMirrors(spec.RegistryMirrors)
-	return Containerd{ConfigFile: spec.ConfigFile, Config: spec.Config, BaseRuntimeSpec: spec.BaseRuntimeSpec, RegistryMirrors: spec.RegistryMirrors, SELinux: spec.SELinux}
+	return Containerd{ConfigFile: spec.ConfigFile, Config: spec.Config, BaseRuntimeSpec: spec.BaseRuntimeSpec, RegistryMirrors: r.registryMirrors(spec.RegistryMirrors), SELinux: spec.SELinux}
 }
+
+// ContainerdVersion is the version that a part of containerd's configuration is
+// written in, by what it says or by the names of its plugins; 0 if both could
+// read it. containerd passes over plugins by names of another version.
+func ContainerdVersion(document map[string]any) (int, error) {
+	plugins, _ := document["plugins"].(map[string]any)
+	_, images := plugins["io.containerd.cri.v1.images"]
+	_, runtime := plugins["io.containerd.cri.v1.runtime"]
+	const older = "io.containerd.grpc.v1.cri"
+	cri, _ := plugins[older].(map[string]any)
+	moved := "" // what version 3 has elsewhere
+	for _, field := range slices.Sorted(maps.Keys(cri)) {
+		if !slices.Contains(streaming, field) {
+			moved = field
+		}
+	}
+	said, given := document["version"]
+	v2, v3 := said == int64(2), said == int64(3)
+	switch {
+	case given && !v2 && !v3:
+		return 0, fault.New(fault.Usage, "leave it out, and use the plugins' names of version 2 or 3", "version = %#v: nodeadm writes containerd's configuration in version 2, or for containerd 2 in version 3", said)
+	case (v3 || images || runtime) && moved != "":
+		return 0, fault.New(fault.Usage, "use the names of one version: "+older+" is version 2, io.containerd.cri.v1.images and io.containerd.cri.v1.runtime are version 3",
+			"plugins.%q.%s is of version 2 beside version 3, and containerd would pass over it", older, moved)
+	case v2 && (images || runtime):
+		return 0, fault.New(fault.Usage, "leave version out, or write version = 3", "version = 2, and the plugins' names are of version 3: containerd would pass over them")
+	case v3 || images || runtime:
+		return 3, nil
+	case v2 || moved != "":
+		return 2, nil
+	}
+	return 0, nil
+}
+
+// streaming are the fields that io.containerd.grpc.v1.cri has kept in version 3
+// (containerd, internal/cri/config).
+var streaming = []string{"disable_tcp_service", "enable_tls_streaming", "stream_idle_timeout", "stream_server_address", "stream_server_port", "x509_key_pair_streaming"}
 
 // RegistryConflict finds a field of containerd's configuration that it does not
 // take together with config_path: its older way to name mirrors and their
@@ -297,9 +336,12 @@ func RegistryConflict(document map[string]any, assumed string) (field string) {
 	return ""
 }
 
-// registryMirrors checks names, which become folders, and URLs.
-func (r *resolver) registryMirrors(mirrors map[string][]string) {
-	for _, registry := range slices.Sorted(maps.Keys(mirrors)) {
+// registryMirrors checks names, which become folders, and URLs, which it returns
+// as containerd takes them: it knows schemes in small letters only, and would
+// look for /v2 behind a slash at the end.
+func (r *resolver) registryMirrors(given map[string][]string) map[string][]string {
+	mirrors := maps.Clone(given)
+	for _, registry := range slices.Sorted(maps.Keys(given)) {
 		path := []string{"containerd", "registryMirrors", registry}
 		switch {
 		case registry == "registry-1.docker.io" || registry == "index.docker.io":
@@ -307,21 +349,31 @@ func (r *resolver) registryMirrors(mirrors map[string][]string) {
 		case registry != "_default" && !registryPattern.MatchString(registry):
 			r.failAt(path, "write what image names begin with, such as docker.io or registry.example.com:5000, or _default", "%q is not the host name of a registry", registry)
 		}
-		if len(mirrors[registry]) == 0 {
+		if len(given[registry]) == 0 {
 			r.failAt(path, "name a mirror such as https://mirror.example.com, or leave the registry out", "no mirror is named")
 		}
-		for i, mirror := range mirrors[registry] {
+		mirrors[registry] = nil
+		for i, mirror := range given[registry] {
+			path[2] = fmt.Sprintf("%s[%d]", registry, i)
 			u, err := url.Parse(mirror)
-			if err == nil && !portExists(u) {
-				path[2] = fmt.Sprintf("%s[%d]", registry, i)
+			switch {
+			case err == nil && !portExists(u):
 				r.failAt(path, "write a port from 1 to 65535, or none", "there is no port %s", u.Port())
-			} else if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-				path[2] = fmt.Sprintf("%s[%d]", registry, i)
+				continue
+			case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
 				// The value may hold a password and is not repeated.
 				r.failAt(path, "write https://HOST, with a port and a path if need be, and without a password", "this is not the URL of a registry")
+				continue
 			}
+			plain := u.Scheme + "://" + strings.ToLower(u.Host) + strings.TrimRight(u.EscapedPath(), "/")
+			if slices.Contains(mirrors[registry], plain) {
+				r.failAt(path, "name each mirror once", "%s is named before, and containerd would read nothing of the file", plain)
+				continue
+			}
+			mirrors[registry] = append(mirrors[registry], plain)
 		}
 	}
+	return mirrors
 }
 
 // portExists tells whether a URL's port, if it has one, is one.

@@ -48,6 +48,12 @@ func TestResolve(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 
+	// containerd takes a mirror's URL in one way of writing.
+	_, c = merged(t, "spec: {containerd: {registryMirrors: {docker.io: ['HTTPS://M.Example:5000/', 'https://m.example/v2/Hub/', 'https://m.example/a%20b']}}}\n")
+	if diff := cmp.Diff([]string{"https://m.example:5000", "https://m.example/v2/Hub", "https://m.example/a%20b"}, c.Containerd.RegistryMirrors["docker.io"]); diff != "" {
+		t.Error(diff)
+	}
+
 	// Nothing said is nothing wanted.
 	_, c = merged(t, "spec: {}\n")
 	if diff := cmp.Diff(Config{Cluster: Cluster{DescribeRetries: -1}, MountBPFFS: true}, c, sameConfig); diff != "" || c.Labels.NeedTags() {
@@ -131,6 +137,12 @@ func TestResolveRefuses(t *testing.T) {
 		{"TOML twice", "{containerd: {config: \"a = 1\\na = 2\\n\"}}", "containerd.config", "not valid TOML", ""},
 		{"TOML and a file", "{containerd: {config: 'a = 1', configFile: /x}}", "containerd.configFile", "contradict each other", "leave one"},
 		{"mirrors the older way", `{containerd: {config: "[plugins.'io.containerd.grpc.v1.cri'.registry.mirrors.'docker.io']\nendpoint = ['https://m.example']\n"}}`, "containerd.config", "registry.mirrors stands beside config_path", "registryMirrors"},
+		{"version 1 of containerd's configuration", `{containerd: {config: "version = 1\n[debug]\nlevel = 'debug'\n"}}`, "containerd.config", "version = 1: nodeadm writes", "leave it out"},
+		{"a version to come", `{containerd: {config: "version = 4\n"}}`, "containerd.config", "version = 4: nodeadm writes", ""},
+		{"a version that is text", `{containerd: {config: "version = '3'\n"}}`, "containerd.config", `version = "3": nodeadm writes`, ""},
+		{"version 2 with names of version 3", `{containerd: {config: "version = 2\n[plugins.'io.containerd.cri.v1.images']\nmax_concurrent_downloads = 5\n"}}`, "containerd.config", "the plugins' names are of version 3", "version = 3"},
+		{"names of both versions", `{containerd: {config: "[plugins.'io.containerd.cri.v1.images']\nmax_concurrent_downloads = 5\n[plugins.'io.containerd.grpc.v1.cri']\nsandbox_image = 'x'\n"}}`, "containerd.config", ".sandbox_image is of version 2", "names of one version"},
+		{"mirror named twice", "{containerd: {registryMirrors: {docker.io: [https://m.example/, 'HTTPS://M.example']}}}", "containerd.registryMirrors.docker.io[1]", "https://m.example is named before", "once"},
 		{"mirror of a URL", "{containerd: {registryMirrors: {'https://docker.io': [https://m.example]}}}", "containerd.registryMirrors.https://docker.io", "not the host name of a registry", "such as docker.io"},
 		{"mirror upwards", "{containerd: {registryMirrors: {'..': [https://m.example]}}}", "containerd.registryMirrors...", "not the host name of a registry", ""},
 		{"mirror of Docker Hub's own server", "{containerd: {registryMirrors: {registry-1.docker.io: [https://m.example]}}}", "containerd.registryMirrors.registry-1.docker.io", "named docker.io/", "write docker.io"},

@@ -170,21 +170,26 @@ func checkContainerdTemplate(path, text, containerd string) error {
 
 // containerdText is containerd's configuration with the user's merged over it:
 // in version 3 for containerd 2.x, else in version 2, which every containerd
-// reads. A user's own that is written with the plugin names of version 2 makes
-// all of it version 2.
+// reads. A user's own that is not of version 3 makes all of it version 2.
 func (b *builder) containerdText() (string, error) {
 	user, h := b.config.Containerd.Config, b.facts.Host
-	namesV3 := strings.Contains(user, criImages) || strings.Contains(user, criRuntime)
-	v3 := major(h.Containerd) >= 2
-	if namesV3 && !v3 {
-		return "", fault.New(fault.Usage, fmt.Sprintf("write the plugin's name of version 2, %q", criV2),
-			"spec.containerd.config: it names plugins of containerd 2, and the node has %s", cmp.Or(h.Containerd, "an unknown containerd"))
+	fields, err := decodeTOML([]byte(user))
+	if err != nil {
+		return "", err
 	}
-	text := b.containerdDefaults(v3 && (user == "" || namesV3))
+	version, err := config.ContainerdVersion(fields)
+	if err != nil {
+		return "", fmt.Errorf("spec.containerd.config: %w", err)
+	}
+	if version == 3 && major(h.Containerd) < 2 {
+		return "", fault.New(fault.Usage, fmt.Sprintf("write it in version 2, with the plugin's name %q", criV2),
+			"spec.containerd.config: it is of version 3, for containerd 2, and the node has %s", cmp.Or(h.Containerd, "an unknown containerd"))
+	}
+	text := b.containerdDefaults(major(h.Containerd) >= 2 && (user == "" || version == 3))
 	if user == "" {
 		return text, nil
 	}
-	text, err := config.MergeTOML(text, user)
+	text, err = config.MergeTOML(text, user)
 	if err != nil {
 		return "", fault.New(fault.Usage, "mend the TOML", "spec.containerd.config: %w", err)
 	}

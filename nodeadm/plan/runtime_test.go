@@ -51,6 +51,36 @@ func TestRuntimes(t *testing.T) {
 	}
 }
 
+// The user's part decides which version of containerd's configuration all of it
+// is: containerd passes over what is named as in another.
+func TestContainerdVersion(t *testing.T) {
+	const images, cri = `plugins."io.containerd.cri.v1.images"`, `plugins."io.containerd.grpc.v1.cri"`
+	for _, test := range []struct{ name, containerd, user, has, hasNot, err string }{
+		{"said to be 3", "2.1.9", "version = 3\n[debug]\nlevel = 'debug'", images, cri, ""},
+		{"streaming, which version 3 has kept", "2.1.9", "version = 3\n[" + cri + "]\nstream_server_port = '1'", images, cri + ".containerd", ""},
+		{"said to be 2", "2.1.9", "version = 2\n[debug]\nlevel = 'debug'", cri, images, ""},
+		{"not said", "2.1.9", "[debug]\nlevel = 'debug'", cri, images, ""},
+		{"by its names", "2.1.9", "[" + images + "]\nmax_concurrent_downloads = 5", images, cri, ""},
+		{"3 for 1.7", "1.7.35", "version = 3", "", "", "of version 3, for containerd 2, and the node has 1.7.35"},
+		{"names of 3 for 1.7", "1.7.35", "[" + images + "]\nmax_concurrent_downloads = 5", "", "", "of version 3, for containerd 2"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, f := node(t, 34)
+			f.Host.Containerd, c.Containerd.Config = test.containerd, test.user
+			p, err := Build(c, f, Options{})
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Fatalf("%v, want %q", err, test.err)
+			}
+			if err != nil {
+				return
+			}
+			if text := strings.ReplaceAll(file(t, p, layout.ContainerdConfig), "'", `"`); !strings.Contains(text, test.has) || strings.Contains(text, test.hasNot) {
+				t.Errorf("it has no %s, or has %s:\n%s", test.has, test.hasNot, text)
+			}
+		})
+	}
+}
+
 func TestSELinux(t *testing.T) {
 	for _, containerd := range []string{"1.6.20", "2.1.4", "2.4.2"} {
 		for _, test := range []struct{ asked, has, on, warned bool }{{false, true, false, false}, {true, true, true, false}, {true, false, false, true}} {

@@ -66,7 +66,7 @@ func TestContainerdAccepts(t *testing.T) {
 				root, c := t.TempDir(), cases.Open(t, dir)
 				c.Containerd, _, _ = strings.Cut(version, "~") // Debian's own ending
 				c.Image(t, root)
-				if _, err := c.Bootstrap(root); fault.CodeOf(err) == fault.Usage && strings.Contains(err.Error(), "it names plugins of containerd 2") {
+				if _, err := c.Bootstrap(root); fault.CodeOf(err) == fault.Usage && strings.Contains(err.Error(), "it is of version 3, for containerd 2") {
 					return // the case is of containerd 2
 				} else if err != nil {
 					t.Fatal(err)
