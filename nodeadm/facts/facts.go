@@ -164,4 +164,10 @@ type Document struct {
 type KubeletUnit struct {
 	Exec string // the command line
 	Path string // the unit or drop-in that it stands in
+
+	// MissingEnvironment is an EnvironmentFile= without which systemd would not
+	// start kubelet, and Environment are the others then. AWS's nodeadm writes
+	// that of its images on each boot.
+	MissingEnvironment string
+	Environment        []string
 }

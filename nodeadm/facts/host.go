@@ -325,6 +325,7 @@ var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/loca
 // file it stands in. What nodeadm wrote does not count.
 func imageUnit(root rootfs.Root, own map[string]bool) (*KubeletUnit, error) {
 	var found *KubeletUnit
+	var environment []string
 	dropIns := map[string]string{}
 	for _, dir := range unitDirs {
 		path := dir + "/" + layout.KubeletService
@@ -334,9 +335,10 @@ func imageUnit(root rootfs.Root, own map[string]bool) (*KubeletUnit, error) {
 		}
 		if found == nil && data != nil {
 			found = &KubeletUnit{Path: path}
-			if line, given := execStart(data); given {
-				found.Exec = line
+			if lines := directives(data, "ExecStart"); len(lines) > 0 {
+				found.Exec = lines[len(lines)-1]
 			}
+			environment = directives(data, "EnvironmentFile")
 		}
 		host, err := root.Resolve(path+".d", true)
 		if err != nil {
@@ -359,11 +361,32 @@ func imageUnit(root rootfs.Root, own map[string]bool) (*KubeletUnit, error) {
 		if err != nil {
 			return nil, err
 		}
-		if line, given := execStart(data); given {
-			found = &KubeletUnit{Path: path, Exec: line}
+		if lines := directives(data, "ExecStart"); len(lines) > 0 {
+			found = &KubeletUnit{Path: path, Exec: lines[len(lines)-1]}
+		}
+		if name < filepath.Base(layout.KubeletArgs) { // which can only take back what comes before it
+			environment = append(environment, directives(data, "EnvironmentFile")...)
 		}
 	}
+	if found != nil {
+		found.missEnvironment(root, environment)
+	}
 	return found, nil
+}
+
+// missEnvironment looks for a file that systemd would insist on. Names with
+// specifiers or patterns are taken to be right.
+func (u *KubeletUnit) missEnvironment(root rootfs.Root, given []string) {
+	for i := slices.Index(given, ""); i >= 0; i = slices.Index(given, "") {
+		given = given[i+1:] // an empty one takes those before it back
+	}
+	gone := func(file string) bool {
+		return !strings.HasPrefix(file, "-") && !strings.ContainsAny(file, "%*?[") && !root.Exists(file)
+	}
+	if i := slices.IndexFunc(given, gone); i >= 0 {
+		u.MissingEnvironment = given[i]
+		u.Environment = slices.DeleteFunc(given, gone)
+	}
 }
 
 // foreignFile reads a file unless it is not there or nodeadm's own.
@@ -374,10 +397,9 @@ func foreignFile(root rootfs.Root, path string, own map[string]bool) ([]byte, er
 	return readIfPresent(root, path)
 }
 
-// execStart reads the last ExecStart= of a unit file. systemd is forgiving
-// about everything else in it, so this is too: what it does not know, it
-// passes over.
-func execStart(unit []byte) (line string, given bool) {
+// directives are the values of a directive in [Service], in order, read as
+// leniently as systemd does.
+func directives(unit []byte, name string) (values []string) {
 	section, continued := "", ""
 	for raw := range strings.Lines(string(unit)) {
 		text := strings.TrimSpace(raw)
@@ -393,11 +415,11 @@ func execStart(unit []byte) (line string, given bool) {
 			section = text
 		}
 		key, value, found := strings.Cut(text, "=")
-		if found && section == "[Service]" && strings.TrimSpace(key) == "ExecStart" {
-			line, given = strings.TrimSpace(value), true
+		if found && section == "[Service]" && strings.TrimSpace(key) == name {
+			values = append(values, strings.TrimSpace(value))
 		}
 	}
-	return line, given
+	return values
 }
 
 // systemdVersion is the version of the image's systemd, 0 where it is unknown.

@@ -158,6 +158,10 @@ func (b *builder) kubeletArgs(own string) (string, error) {
 		}
 	}
 
+	if image := b.facts.Host.KubeletUnit; image != nil && image.MissingEnvironment != "" {
+		reset = "EnvironmentFile=\n" + lines("EnvironmentFile=", image.Environment) + reset
+	}
+
 	v := b.facts.Host.Kubelet
 	nodeIP := b.facts.Instance.IPv4
 	if b.cluster.ipv6 {
@@ -195,6 +199,14 @@ func (b *builder) kubeletArgs(own string) (string, error) {
 	}
 	args = append(append(args, credentials...), labels...)
 	return string(systemd.Environment("KUBELET_ARGS", args)) + reset, nil
+}
+
+func lines(prefix string, values []string) string {
+	var text strings.Builder
+	for _, value := range values {
+		text.WriteString(prefix + value + "\n")
+	}
+	return text.String()
 }
 
 // usable tells whether a command line of the image's takes up what nodeadm

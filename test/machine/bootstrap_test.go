@@ -276,11 +276,12 @@ func TestDockerCommandLine(t *testing.T) {
 }
 
 // TestForeignUnit is an image whose kubelet.service leaves no place for
-// nodeadm's arguments, and one whose unit takes them.
+// nodeadm's arguments, and insists on a file that nobody writes any more, as
+// that of AWS's images does.
 func TestForeignUnit(t *testing.T) {
 	Require(t)
 	files := image(t, "1.34.4")
-	files["/usr/lib/systemd/system/kubelet.service"] = File{Content: "[Service]\nExecStart=/usr/bin/kubelet $SOME_OTHER_ARGS\nEnvironment=FROM_IMAGE=yes\n[Install]\nWantedBy=multi-user.target\n"}
+	files["/usr/lib/systemd/system/kubelet.service"] = File{Content: "[Service]\nExecStart=/usr/bin/kubelet $SOME_OTHER_ARGS\nEnvironment=FROM_IMAGE=yes\nEnvironmentFile=/etc/eks/kubelet/environment\nEnvironmentFile=/etc/os-release\n[Install]\nWantedBy=multi-user.target\n"}
 	m := Boot(t, Options{Files: files, Simulator: instance(t, "")})
 	ctx := within(t, 60*time.Second)
 	m.WaitBooted(ctx)
@@ -291,6 +292,12 @@ func TestForeignUnit(t *testing.T) {
 	}
 	if m.Exists("/etc/systemd/system/kubelet.service") {
 		t.Error("the image's unit was replaced")
+	}
+	environment := m.MustRun(ctx, "cat", "/proc/"+strings.TrimSpace(mainPID(t, m, "kubelet.service"))+"/environ")
+	for _, variable := range []string{"FROM_IMAGE=yes", "ID=debian"} {
+		if !strings.Contains("\x00"+environment, "\x00"+variable+"\x00") {
+			t.Errorf("kubelet's environment has no %s: %q", variable, environment)
+		}
 	}
 	if out := m.Run(ctx, bootstrap...); !strings.Contains(out.Stderr, "nothing changed") {
 		t.Errorf("a second run: %s", out.Stderr)
