@@ -28,7 +28,7 @@ func (b *bootstrap) waitJoined(ctx context.Context, started func(context.Context
 		return fault.New(fault.Unexpected, "", "%w", err)
 	}
 	node, instance := b.result.Plan.Node, b.result.Facts.Instance
-	aws := b.aws(instance.Region, b.metadata())
+	aws := b.asNode()
 	joined, err := join.Wait(ctx, join.Options{
 		Node: node.Name, Named: node.Named, Instance: instance.ID, BootID: strings.TrimSpace(string(bootID)),
 		Cluster: node.Cluster, Region: instance.Region, Endpoint: node.Endpoint, API: clusterAPI(node, aws),
@@ -43,6 +43,18 @@ func (b *bootstrap) waitJoined(ctx context.Context, started func(context.Context
 	b.result.Node = &joined
 	b.log.Info(joined)
 	return nil
+}
+
+// asNode asks AWS as kubelet's credential plugin does: with the keys of kubelet's
+// environment, if it has any, or as the instance's role. The keys that this
+// process was given are somebody else's.
+func (b *bootstrap) asNode() *awsapi.Client {
+	o := b.options.AWS
+	o.AccessKeyID = b.config.Instance.KubeletVariable("AWS_ACCESS_KEY_ID")
+	o.SecretAccessKey = b.config.Instance.KubeletVariable("AWS_SECRET_ACCESS_KEY")
+	o.SessionToken = b.config.Instance.KubeletVariable("AWS_SESSION_TOKEN")
+	o.Region, o.IMDS, o.Report = b.result.Facts.Instance.Region, b.metadata(), b.options.Waiting
+	return awsapi.New(o)
 }
 
 // kubeletStarted is when the kubelet that runs now was started; zero if that is

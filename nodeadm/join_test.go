@@ -3,6 +3,7 @@ package nodeadm
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/eks-bootstrap/nodeadm/internal/awsapi"
 	"github.com/eks-bootstrap/nodeadm/internal/fault"
 	"github.com/eks-bootstrap/nodeadm/internal/simulator"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/facts"
@@ -68,7 +70,8 @@ func TestJoinPhase(t *testing.T) {
 			log := logrus.New()
 			log.Out = &said
 
-			b := newRun(Options{Root: "/", IMDSEndpoint: metadata, Log: log})
+			// Keys of the one who runs nodeadm are not the node's.
+			b := newRun(Options{Root: "/", IMDSEndpoint: metadata, Log: log, AWS: awsapi.Options{AccessKeyID: "AKIASOMEBODYELSE", SecretAccessKey: "x"}})
 			b.result.Facts.Instance = facts.Instance{ID: world.Instance.ID, Region: "eu-west-1", Partition: "aws", Account: "111111111111"}
 			b.result.Plan.Node = plan.Node{
 				Name: "ip-10-0-0-5.eu-west-1.compute.internal", Cluster: "c", TokensFor: "c", Endpoint: api.URL, Direct: true,
@@ -84,6 +87,9 @@ func TestJoinPhase(t *testing.T) {
 				}
 			} else if fault.CodeOf(err) != fault.NotJoined || b.result.Node != nil || !strings.Contains(fault.Remedy(err), "rolearn: arn:aws:iam::111111111111:role/"+world.Instance.Role+"\n") {
 				t.Errorf("%v\nfix: %s", err, fault.Remedy(err))
+			}
+			if url, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(tokens[0], "k8s-aws-v1.")); err != nil || !strings.Contains(string(url), "X-Amz-Credential=ASIA") {
+				t.Errorf("%v: the token is not of the instance's role: %s", err, url)
 			}
 			if len(tokens) < 2 || !strings.HasPrefix(tokens[0], "k8s-aws-v1.") || tokens[1] != tokens[0] {
 				t.Errorf("tokens %q", tokens)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -80,13 +81,14 @@ func token(c *cli.Context) error {
 }
 
 func regionFlag(usage string) cli.Flag {
-	return &cli.StringFlag{Name: "region", EnvVars: []string{"AWS_REGION", "AWS_DEFAULT_REGION"}, Usage: usage}
+	return &cli.StringFlag{Name: "region", Usage: usage + "; also AWS_REGION, AWS_DEFAULT_REGION"}
 }
 
 // region is the region that the command line or the environment names, or else
 // the instance's.
 func region(ctx context.Context, c *cli.Context, metadata *imds.Client) (string, error) {
-	region := c.String("region")
+	// One that is set to nothing is not set.
+	region := cmp.Or(c.String("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
 	if region != "" {
 		return region, nil
 	}

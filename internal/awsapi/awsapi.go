@@ -215,7 +215,7 @@ func (c *Client) Role(ctx context.Context) string {
 func (r *roleCredentials) fetch(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.current.HasKeys() && time.Until(r.current.Expires) > time.Minute {
+	if r.current.HasKeys() && (!r.current.CanExpire || time.Until(r.current.Expires) > time.Minute) {
 		return nil
 	}
 	const dir = "meta-data/iam/security-credentials/"
@@ -238,7 +238,7 @@ func (r *roleCredentials) fetch(ctx context.Context) error {
 		if err := json.Unmarshal([]byte(body), &answer); err != nil {
 			return fmt.Errorf("not a credentials document: %w", err)
 		}
-		if answer.Code != "Success" || answer.AccessKeyId == "" {
+		if answer.Code != "Success" || answer.AccessKeyId == "" || answer.SecretAccessKey == "" {
 			return fmt.Errorf("EC2 has no credentials for the role: code %q", answer.Code)
 		}
 		if past := time.Since(answer.Expiration); past > 0 && !answer.Expiration.IsZero() {
@@ -247,7 +247,7 @@ func (r *roleCredentials) fetch(ctx context.Context) error {
 		r.name = role
 		r.current = aws.Credentials{
 			AccessKeyID: answer.AccessKeyId, SecretAccessKey: answer.SecretAccessKey, SessionToken: answer.Token,
-			CanExpire: true, Expires: answer.Expiration, Source: "instance role",
+			CanExpire: !answer.Expiration.IsZero(), Expires: answer.Expiration, Source: "instance role",
 		}
 		return nil
 	})

@@ -55,10 +55,7 @@ type hostForm struct {
 
 // registryHosts are the forms that registries of this partition have.
 func (p partition) registryHosts() []hostForm {
-	forms := []hostForm{{service: "dkr.ecr", domain: p.domain}}
-	if p.dualStack != "" {
-		forms = append(forms, hostForm{service: "dkr-ecr", domain: "on." + p.dualStack, dualStack: true})
-	}
+	forms := []hostForm{{service: "dkr.ecr", domain: p.domain}, {service: "dkr-ecr", domain: "on." + p.dualStack, dualStack: true}}
 	if p.fips {
 		for _, form := range forms {
 			form.service, form.fips = form.service+"-fips", true
@@ -154,7 +151,7 @@ func (c *Client) ecrEndpoint(r Registry) string {
 		return strings.TrimRight(aws.ToString(given), "/")
 	}
 	p := partitionOf(r.region)
-	dualStack := r.dualStack || c.options.UseDualStack && p.dualStack != ""
+	dualStack := r.dualStack || c.options.UseDualStack
 	fips := r.fips || c.options.UseFIPS && (slices.Contains(fipsRegions, r.region) || p.name == "aws-us-gov")
 	switch {
 	case r.Public() && dualStack:

@@ -9,7 +9,7 @@ type partition struct {
 	regions string
 	domain  string
 	// dualStack is how the names of ECR's dual-stack hosts end, after "api." or
-	// "on."; "" where there are none.
+	// "on." (aws-sdk-go-v2, partitions.json).
 	dualStack string
 	// fips: there are registries with FIPS hosts.
 	fips bool
@@ -20,11 +20,11 @@ var partitions = []partition{
 	{"aws", "", "amazonaws.com", "aws", true},
 	{"aws-us-gov", "us-gov-", "amazonaws.com", "aws", true},
 	{"aws-cn", "cn-", "amazonaws.com.cn", "amazonwebservices.com.cn", false},
-	{"aws-iso", "us-iso-", "c2s.ic.gov", "", false},
-	{"aws-iso-b", "us-isob-", "sc2s.sgov.gov", "", false},
-	{"aws-iso-e", "eu-isoe-", "cloud.adc-e.uk", "", false},
-	{"aws-iso-f", "us-isof-", "csp.hci.ic.gov", "", false},
-	{"aws-eusc", "eusc-", "amazonaws.eu", "", false},
+	{"aws-iso", "us-iso-", "c2s.ic.gov", "aws.ic.gov", false},
+	{"aws-iso-b", "us-isob-", "sc2s.sgov.gov", "aws.scloud", false},
+	{"aws-iso-e", "eu-isoe-", "cloud.adc-e.uk", "cloud-aws.adc-e.uk", false},
+	{"aws-iso-f", "us-isof-", "csp.hci.ic.gov", "aws.hci.ic.gov", false},
+	{"aws-eusc", "eusc-", "amazonaws.eu", "amazonwebservices.eu", false},
 }
 
 func partitionOf(region string) partition {

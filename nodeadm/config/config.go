@@ -134,6 +134,17 @@ type Instance struct {
 	Network      NetworkSpec
 }
 
+// KubeletVariable is a variable of kubelet's environment, "" if it is not set
+// here.
+func (i Instance) KubeletVariable(name string) string {
+	for _, service := range []string{"kubelet.service", "kubelet", "default"} {
+		if value, given := i.Environment[service][name]; given {
+			return value
+		}
+	}
+	return ""
+}
+
 // Proxy is the proxy that all of the node uses. The URLs may hold passwords.
 type Proxy struct {
 	HTTP, HTTPS string

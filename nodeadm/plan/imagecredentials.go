@@ -22,6 +22,10 @@ const (
 // ecrCredentialProvider is the provider that images bring.
 const ecrCredentialProvider = "ecr-credential-provider"
 
+// tokenAttributesSince is the first minor whose providers may get a token of the
+// pod's service account.
+const tokenAttributesSince = 33
+
 // imageCredentials plans how kubelet gets at images in ECR, and returns the
 // flags for it. The provider program that an image brings comes first; nodeadm
 // itself is one too. A configuration with other providers in it is the image's
@@ -59,7 +63,11 @@ func (b *builder) imageCredentials(exec string) ([]string, error) {
 		b.warn("neither ecr-credential-provider nor nodeadm is installed on the image: kubelet will not be able to pull from private ECR repositories")
 		return nil, nil
 	}
-	config, err := imageCredentialProviders(program, program == host.Nodeadm, v, before)
+	own := program == host.Nodeadm
+	if i := slices.IndexFunc(before, func(p provider) bool { return own && p.TokenAttributes != nil }); i >= 0 {
+		b.warn(fmt.Sprintf("tokenAttributes of %s in %s is left out: nodeadm, which takes its place, asks ECR as the instance's role alone", before[i].Name, layout.CredentialProvider))
+	}
+	config, err := imageCredentialProviders(program, own, v, before)
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +78,14 @@ func (b *builder) imageCredentials(exec string) ([]string, error) {
 }
 
 // providers are those of a configuration that stands on the node.
-type providers []struct {
+type providers []provider
+
+type provider struct {
 	Name string `json:"name"`
 	Args []any  `json:"args"`
 	Env  []any  `json:"env"`
+
+	TokenAttributes map[string]any `json:"tokenAttributes"`
 }
 
 func readProviders(data []byte) (providers, error) {
@@ -110,36 +122,40 @@ func (p providers) others(own string) (names []string) {
 // since the release for 1.27.
 //
 // What the configuration before says of the environment and the arguments of
-// ecr-credential-provider, such as its proxy, stays.
+// ecr-credential-provider, such as its proxy, stays, and so does whose service
+// account's token it gets.
 func imageCredentialProviders(program string, own bool, v kubelet.Version, before providers) (string, error) {
 	images := awsapi.RegistryPatterns()
 	if !own && v.Minor < 32 {
 		// Older releases of ecr-credential-provider do not know this host.
 		images = slices.DeleteFunc(images, func(host string) bool { return host == "ecr-public.aws.com" })
 	}
-	provider := map[string]any{
+	entry := map[string]any{
 		"name":                 path.Base(program),
 		"matchImages":          images,
 		"defaultCacheDuration": "12h0m0s",
 		"apiVersion":           "credentialprovider.kubelet.k8s.io/v1",
 	}
 	if own {
-		provider["args"] = []string{ecrCredentialProvider}
+		entry["args"] = []string{ecrCredentialProvider}
 	}
 	for _, earlier := range before {
 		if len(earlier.Env) > 0 {
-			provider["env"] = earlier.Env
+			entry["env"] = earlier.Env
 		}
 		if len(earlier.Args) > 0 && !own {
-			provider["args"] = earlier.Args
+			entry["args"] = earlier.Args
+		}
+		if earlier.TokenAttributes != nil && !own && v.Minor >= tokenAttributesSince {
+			entry["tokenAttributes"] = earlier.TokenAttributes
 		}
 	}
 	if v.Minor < 27 {
-		provider["apiVersion"] = "credentialprovider.kubelet.k8s.io/v1alpha1"
+		entry["apiVersion"] = "credentialprovider.kubelet.k8s.io/v1alpha1"
 	}
 	return indentJSON(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1",
 		"kind":       "CredentialProviderConfig",
-		"providers":  []any{provider},
+		"providers":  []any{entry},
 	})
 }

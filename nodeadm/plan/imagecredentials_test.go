@@ -115,6 +115,7 @@ func TestImageCredentialsOfTheImage(t *testing.T) {
 		return `{"apiVersion": "kubelet.config.k8s.io/v1", "kind": "CredentialProviderConfig", "providers": [` + strings.Join(providers, ",") + `]}`
 	}
 	const environment = `, "env": [{"name": "HTTPS_PROXY", "value": "http://proxy"}], "args": ["get-credentials"]`
+	const token = `, "tokenAttributes": {"serviceAccountTokenAudience": "ecr", "requireServiceAccount": true}`
 	for _, test := range []struct {
 		name, external, before string
 		flags                  []string
@@ -125,6 +126,8 @@ func TestImageCredentialsOfTheImage(t *testing.T) {
 		{"another provider beside ECR's", ecr, file(provider("acr", ""), provider("ecr-credential-provider", "")), nil, nil, "", dir, "it names acr"},
 		{"ECR's own settings", ecr, file(provider("ecr-credential-provider", environment)), nil, []string{`"HTTPS_PROXY"`, `"get-credentials"`, `"*.dkr.ecr.*.amazonaws.com"`}, "azurecr", dir, ""},
 		{"ECR's own settings, and no such program", "", file(provider("ecr-credential-provider", environment)), nil, []string{`"HTTPS_PROXY"`, `"name": "nodeadm"`}, "get-credentials", "/usr/bin", ""},
+		{"a service account's token", ecr, file(provider("ecr-credential-provider", token)), nil, []string{`"serviceAccountTokenAudience": "ecr"`}, "", dir, ""},
+		{"a service account's token, and no such program", "", file(provider("ecr-credential-provider", token)), nil, []string{`"name": "nodeadm"`}, "tokenAttributes", "/usr/bin", "tokenAttributes of ecr-credential-provider"},
 		{"nodeadm's own before, under another name", "", file(provider("nodeadm-1.0", `, "args": ["ecr-credential-provider"]`)), nil, []string{`"name": "nodeadm"`}, "", "/usr/bin", ""},
 		{"in YAML", "", "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: acr\n", nil, nil, "", dir, "it names acr"},
 		{"broken", "", "{", nil, []string{`"name": "nodeadm"`}, "", "/usr/bin", "cannot be read"},

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -88,7 +87,7 @@ func (b *builder) checkUserFlags() error {
 	if value, given := b.config.Kubelet.Flag("runonce"); given && isTrue(value) {
 		errs = append(errs, fault.New(fault.Usage, "leave it out", "%s: --runonce: kubelet would end once its static pods run, and never join", origin))
 	}
-	if _, given := b.config.Kubelet.Flag("config-dir"); given && kubelet.Has(v, kubelet.Env, dropInDirVariable) && b.kubeletVariable(dropInDirVariable) == "" {
+	if _, given := b.config.Kubelet.Flag("config-dir"); given && kubelet.Has(v, kubelet.Env, dropInDirVariable) && b.config.Instance.KubeletVariable(dropInDirVariable) == "" {
 		errs = append(errs, fault.New(fault.Usage, "write spec.instance.environment: {kubelet: {"+dropInDirVariable+": \"1\"}} beside it",
 			"%s: kubelet %s takes --config-dir only with %s in its environment", origin, v, dropInDirVariable))
 	}
@@ -107,12 +106,6 @@ const dropInDirVariable = "KUBELET_CONFIG_DROPIN_DIR_ALPHA"
 func isTrue(value string) bool {
 	on, err := strconv.ParseBool(value)
 	return on || err != nil
-}
-
-// kubeletVariable is a variable of kubelet's environment, as far as the user
-// sets it.
-func (b *builder) kubeletVariable(name string) string {
-	return cmp.Or(b.config.Instance.Environment["kubelet"][name], b.config.Instance.Environment["default"][name])
 }
 
 // kubeletExec is kubelet's command line as nodeadm itself writes it.
