@@ -40,9 +40,9 @@ func (l *learner) learn(text string, depth int) bool {
 	for _, shape := range blocks() {
 		shape.replace(text, l.found)
 	}
-	for line := range strings.Lines(text) {
+	for _, line := range strings.Split(text, "\n") {
 		for _, shape := range shapes() {
-			shape.replace(strings.TrimRight(line, "\r\n"), l.found)
+			shape.replace(line, l.found)
 		}
 	}
 	if _, list, found := strings.Cut(text, "chpasswd:"); found {
@@ -64,7 +64,7 @@ func (l *learner) found(_, secret string) {
 	if _, password, isLogin := strings.Cut(secret, ":"); isLogin {
 		l.add(password)
 	}
-	for line := range strings.Lines(strings.ReplaceAll(secret, `\n`, "\n")) {
+	for _, line := range strings.Split(strings.ReplaceAll(secret, `\n`, "\n"), "\n") {
 		l.add(line)
 		for i, part := range strings.Split(line, `"`) {
 			if i%2 == 1 {

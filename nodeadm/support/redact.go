@@ -39,19 +39,13 @@ func (r redactor) redact(data []byte) []byte {
 	for _, shape := range blocks() {
 		text = replaced(shape, text)
 	}
-	var out strings.Builder
-	out.Grow(len(text))
-	for line := range strings.Lines(text) {
-		line, end := strings.CutSuffix(line, "\n")
+	lines := strings.Split(text, "\n")
+	for i := range lines {
 		for _, shape := range shapes() {
-			line = replaced(shape, line)
-		}
-		out.WriteString(line)
-		if end {
-			out.WriteByte('\n')
+			lines[i] = replaced(shape, lines[i])
 		}
 	}
-	return []byte(out.String())
+	return []byte(strings.Join(lines, "\n"))
 }
 
 // lazy is an expression that is made when it is needed: every start of nodeadm
@@ -65,9 +59,9 @@ func lazy(expression string) func() *regexp.Regexp {
 type shape struct {
 	// A text without any of the hints, in lower case, or without what is needed has no
 	// such secret: looking for them is far cheaper.
-	hints []string
-	needs string
-	*regexp.Regexp
+	hints      []string
+	needs      string
+	expression *regexp.Regexp
 }
 
 // replace takes such secrets out of a text, and tells of each.
@@ -77,19 +71,36 @@ func (s shape) replace(text string, tell func(name, secret string)) string {
 	}
 	var out strings.Builder
 	done := 0
-	for _, at := range s.FindAllStringSubmatchIndex(text, -1) {
-		name, secret := text[at[2]:at[3]], text[at[3]:at[4]]
+	for _, at := range s.expression.FindAllStringSubmatchIndex(text, -1) {
+		begin, end := unquoted(text, at[3], at[4])
+		name, secret := text[at[2]:begin], text[begin:end]
 		if keeps(name, strings.TrimSpace(secret)) {
 			continue
 		}
 		tell(name, secret)
-		out.WriteString(text[done:at[3]] + redacted)
+		out.WriteString(text[done:begin] + redacted)
 		if strings.HasSuffix(secret, "\n") {
 			out.WriteByte('\n')
 		}
-		done = at[4]
+		done = end
 	}
 	return out.String() + text[done:]
+}
+
+// What a secret may stand in.
+var (
+	opening = lazy(`^[ \t]*(?:\$?\\*["'])?`)
+	closing = lazy(`\\*["']$`)
+)
+
+// unquoted is where the secret is of what was found: its quotes stay.
+func unquoted(text string, begin, end int) (int, int) {
+	open := opening().FindString(text[begin:end])
+	begin += len(open)
+	if strings.ContainsAny(open, `"'`) {
+		end -= len(closing().FindString(text[begin:end]))
+	}
+	return begin, end
 }
 
 func (s shape) possible(text string) bool {
