@@ -28,7 +28,7 @@ const (
 // values are what may come after a name and its colon or equals sign.
 const values = "" +
 	// A block and a list of YAML, and a list of JSON.
-	`[ \t]*[|>][0-9+-]*[ \t]*\r?\n(?:[ \t]+[^\n]*(?:\n|\z))+|` +
+	`[ \t]*[|>][0-9+-]*[ \t]*\r?\n(?:[ \t]*\r?\n)*(?:[ \t]+[^\n]*(?:\n|\z)(?:[ \t]*\r?\n)*)+|` +
 	`[ \t]*\r?\n(?:[ \t]*-[ \t][^\n]*(?:\n|\z))+|` +
 	`\s*\[[^\[\]{}]+\]|` +
 	// To the quote, which may be escaped within a string, and some lines further; or to
@@ -67,7 +67,7 @@ var blocks = compiled([]kind{
 	{"stdin", "", `(\b(?:echo|printf)[ \t]+(?:-[neE]+[ \t]+|'?%s(?:\\n)?'?[ \t]+)*)` + word + `([^\n]*\n[^\n]*--(?:password-)?stdin)`},
 	{"stdin", "", `(--(?:password-)?stdin[^\n]*\n[^\n]*\b(?:echo|printf)[ \t]+(?:-[neE]+[ \t]+|'?%s(?:\\n)?'?[ \t]+)*)` + word + `()`},
 	// A .netrc.
-	{"machine login", "", `(\b(?:machine|login)\s+\S+\s+(?:login\s+\S+\s+)?password\s+)[^\s\[]\S*()`},
+	{"machine login", "", `(\b(?:machine|login)\s+\S+\s+(?:login\s+\S+\s+)?password\s+)\S+()`},
 })
 
 // shapes are those of one line.
@@ -82,20 +82,15 @@ var shapes = compiled([]kind{
 	{"x-amz-", "", `((?i:X-Amz-(?:Signature|Security-Token|Credential))(?:=|%3D))[^&\s"']+()`},
 	{"signature=", "", `(Signature=)[0-9a-fA-F]{16,}()`},
 	{"bearer basic", "", `((?i:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}()`},
-	{"authorization", "", `((?i:authorization\\*["']?\s*[:=]\s*\[?\\*["']?(?:token|apikey|key|digest|negotiate)[ \t]+))[^\s"'\\\[]+()`},
+	{"authorization", "", `((?i:authorization\\*["']?\s*[:=]\s*\[?\\*["']?(?:token|apikey|key|digest|negotiate)[ \t]+))[^\s"'\\]+()`},
 	{"authorization", "", `((?i:authorization\\*["']?\s*[:=]\s*\[?\\*["']?))[A-Za-z0-9._~+/=-]{17,}()`},
 	{"eyj", "", `(\beyJ)[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+()`},
 	{"eyj", "", `(\beyJ)[A-Za-z0-9+/=_-]{97,}()`},
 	{"gh xox gl hv aiza sg.", "", `(\b(?:gh[pousr]_|github_pat_|xox[abeoprs]-|gl[a-z]{2,5}-|hv[bsr]\.|AIza|SG\.))[A-Za-z0-9_.-]{16,}()`},
 	{"xox gl hvs.", "", `(\b(?:xox[abeoprs]-|glpat-|glrt-|hvs\.))[A-Za-z0-9_.-]{8,}()`},
 	{"hooks.slack.com", "", `(hooks\.slack\.com/services/)[A-Za-z0-9/]+()`},
-	// "NAME=value"
-	{nameHints, `"`, `((?:^|[^\\])"(?i:` + fullName + `=))` + inQuote + `+("|$)`},
-	{nameHints, `\"`, `(\\+"(?i:` + fullName + `=))[^"\\]+(\\+"|$)`},
-	{nameHints, `'`, `('(?i:` + fullName + `=))(?:[^']|'\\'')+('|$)`},
-	{nameHints, `<`, `(<(?i:` + fullName + `)>)[^<]+(</|$)`},
 	// Flags, and what takes a value as the next word.
-	{nameHints + " user", "", `((?i:--[A-Za-z0-9-]*(?:` + secretName + `|user)[A-Za-z0-9-]*[ \t]+["']?))[^\s"'-][^\s"']*()`},
+	{nameHints + " user", "", `((?i:--[A-Za-z0-9-]*(?:` + secretName + `|user)[A-Za-z0-9-]*[ \t]+))(?:"` + inQuote + `*"|'[^']*'|["']?[^\s"'-][^\s"']*)()`},
 	{"secret_access_key session_token", "", `((?i:\b(?:aws_)?(?:secret_access_key|session_token)[ \t]+["']?))[^\s"'=:]+()`},
 	{"-u", "", `(\s-u[ \t]*["']?[^\s"':]+:)[^\s"']+()`},
 	{"login sshpass", "", `(\b(?:login|sshpass)\b.*?\s-p[ \t=]*)` + word + `()`},
@@ -106,6 +101,11 @@ var shapes = compiled([]kind{
 	{"auth", "", `(\bauth\s*=\s*')[^']+(')`},
 	{"x-", "", `((?i:\bX-[A-Z0-9-]*(?:auth|token|key|secret)[A-Z0-9-]*["']?\s*[:=]\s*\[?\s*["']?))[^\s"'\[\]]+()`},
 	{"header", "", `(\bheaders?\s*=\s*\{)[^}]*(\})`},
+	// "NAME=value" and <NAME>value</NAME>; last, as there may be others in the value.
+	{nameHints, `"`, `((?:^|[^\\])"(?i:` + fullName + `=))` + inQuote + `+("|$)`},
+	{nameHints, `\"`, `(\\+"(?i:` + fullName + `=))[^"\\]+(\\+"|$)`},
+	{nameHints, `'`, `('(?i:` + fullName + `=))(?:[^']|'\\'')+('|$)`},
+	{nameHints, `<`, `(<(?i:` + fullName + `)>)[^<]+(</|$)`},
 })
 
 // kind is a shape that is not made yet.

@@ -81,6 +81,8 @@ func TestShapes(t *testing.T) {
 		{`"passwords":["PLANTED1","P1anted"],"a":["stays"]`, `"a":["stays"]`},
 		{"\"tokens\": [\n  \"PLANTED1\"\n]", "tokens"},
 		{"tokens:\n  - PLANTED1\n  - P1anted\nnext: stays", "next: stays"},
+		{"token: |-\n\n  PLANTED1\n\n  P1anted\nnext: stays", "next: stays"},
+		{"x --token \"a PLANTED1\" --y stays", "--y stays"}, {"Authorization: token [PLANTED1", "Authorization"},
 		{"license_key=PLANTED1", "license_key"}, {"subscription-manager register --activationkey PLANTED1", "register"},
 		{"encryption_key: PLANTED1", "encryption_key"}, {"signing-key=PLANTED1", "signing-key"}, {"psk=PLANTED1", "psk"}, {"wpa_psk: PLANTED1", "wpa_psk"},
 		{"auth = 'PLANTED1'", "auth"},
@@ -145,7 +147,7 @@ func TestLearn(t *testing.T) {
 			t.Errorf("of %q: %q", test.document, got)
 		}
 	}
-	bomb := encode(zipped(encode(zipped(strings.Repeat("x", 64<<20)))))
+	bomb := encode(zipped(encode(zipped(strings.Repeat("x", 16<<20)))))
 	l := learner{room: maxUnpacked}
 	l.learn(bomb, maxDepth)
 	if l.room < 0 {
@@ -209,23 +211,26 @@ func sample(size int) []byte {
 }
 
 func BenchmarkRedact(b *testing.B) {
-	log, r := sample(1<<20), newRedactor([][]byte{[]byte("password: hunter22\n" + pemKey)})
+	log, r := sample(8<<20), newRedactor([][]byte{[]byte("password: hunter22\n" + pemKey)})
 	b.SetBytes(int64(len(log)))
 	for b.Loop() {
 		r.redact(log)
 	}
 }
 
-// Twice the log must not take four times as long; generously, as machines are busy.
+// Four times the log must not take sixteen times as long.
 func TestLinear(t *testing.T) {
 	r := newRedactor([][]byte{[]byte("password: hunter22")})
 	took := func(size int) time.Duration {
-		log, start := sample(size), time.Now()
-		r.redact(log)
-		return time.Since(start)
+		log, best := sample(size), time.Hour
+		for range 3 {
+			start := time.Now()
+			r.redact(log)
+			best = min(best, time.Since(start))
+		}
+		return best
 	}
-	took(1 << 16) // makes the expressions
-	if small, large := took(1<<18), took(1<<20); large > 12*small {
+	if small, large := took(1<<16), took(1<<18); large > 12*small {
 		t.Errorf("%v for a log, %v for one four times as long", small, large)
 	}
 }
