@@ -27,9 +27,9 @@ const (
 
 // values are what may come after a name and its colon or equals sign.
 const values = "" +
-	// A block and a list of YAML, and a list of JSON.
+	// A block of YAML, a list of it, unless that is of objects, and a list of JSON.
 	`[ \t]*[|>][0-9+-]*[ \t]*\r?\n(?:[ \t]*\r?\n)*(?:[ \t]+[^\n]*(?:\n|\z)(?:[ \t]*\r?\n)*)+|` +
-	`[ \t]*\r?\n(?:[ \t]*-[ \t][^\n]*(?:\n|\z))+|` +
+	`[ \t]*\r?\n(?:[ \t]*-[ \t](?:[^\n:]|:[^ \t\n])*(?:\n|\z))+|` +
 	`\s*\[[^\[\]{}]+\]|` +
 	// To the quote, which may be escaped within a string, and some lines further; or to
 	// the end of a line that was cut off.

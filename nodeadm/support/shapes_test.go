@@ -166,6 +166,7 @@ func TestReadable(t *testing.T) {
 		"i-0123456789abcdef0 ami-0123456789abcdef0 subnet-0123456789abcdef0", "arn:aws:iam::111122223333:role/eks-node", "provider: aws:///eu-west-1a/i-0123456789abcdef0",
 		`"token-lifetime": 900,`, "X-aws-ec2-metadata-token-ttl-seconds: 21600", "+ curl -X PUT x; $(curl y) $OTHER_NAME", "env:\n- name: A\n  value: b\n",
 		"[host.\"https://mirror\"]\n  capabilities = [\"pull\", \"resolve\"]", "systemd-logind[1]: New session 1 of user root -p x.", "+ echo done\n+ docker ps",
+		"imagePullSecrets:\n- name: regcred\ncontainers: x", "credentialProviders:\n- name: ecr-credential-provider\n  matchImages: [a]\n",
 		"apiVersion: credentialprovider.kubelet.k8s.io/v1", "EnvironmentFile=/etc/eks/kubelet/environment", "keyboard: us\nmonkey=see",
 	} {
 		if got := string(r.redact([]byte(text))); got != text {
