@@ -59,7 +59,7 @@ const machineID = "/etc/machine-id"
 // cleaning is what has to be done to an image, found before anything is.
 type cleaning struct {
 	root   rootfs.Root
-	mounts []string // on this machine
+	mounts []string // on this machine; nil where /proc does not tell
 	// brought tells of files that a reset writes (true) or removes.
 	brought map[string]bool
 	steps   []step
@@ -75,6 +75,7 @@ type step struct {
 // Plan tells what a reset and Clean would do. An error is something that they
 // could do by halves only.
 func Plan(root rootfs.Root) ([]Change, error) {
+	root = resolved(root)
 	if !root.Exists("/etc") {
 		return nil, fault.New(fault.Usage, "name the directory where the image's root filesystem is mounted with --root", "%s holds no root filesystem: it has no /etc", root)
 	}
@@ -82,7 +83,7 @@ func Plan(root rootfs.Root) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := cleaning{root: root, brought: map[string]bool{}}
+	c := cleaning{root: root, mounts: mounts(), brought: map[string]bool{}}
 	var changes []Change
 	for _, change := range back {
 		if change.Path == layout.AppliedFile {
@@ -118,7 +119,8 @@ func Plan(root rootfs.Root) ([]Change, error) {
 // Clean removes traces and makes the machine's identity one that the next boot
 // chooses. What cannot be removed keeps nothing else from being.
 func Clean(ctx context.Context, root rootfs.Root) ([]Change, error) {
-	c := cleaning{root: root}
+	root = resolved(root)
+	c := cleaning{root: root, mounts: mounts()}
 	c.find()
 	if len(c.errs) > 0 {
 		return nil, errors.Join(c.errs...)
@@ -171,35 +173,16 @@ func (c *cleaning) remove(path string) {
 // unmounted refuses a path with something mounted there: it is not on the
 // image's disk, and removing would reach into a volume of a pod, or worse.
 func (c *cleaning) unmounted(path, host string) {
-	if c.mounts == nil {
-		c.mounts = mounts()
-	}
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(host)); err == nil {
 		host = filepath.Join(dir, filepath.Base(host))
 	}
-	for _, mount := range c.mounts {
-		if mount == host || strings.HasPrefix(mount, host+"/") {
-			c.refuse(path, fmt.Errorf("%s is mounted, and would be emptied", mount), "stop what uses it, umount "+mount+" and "+cleanAgain)
-			return
-		}
+	if mount := c.mountIn(host); mount != "" {
+		c.refuse(path, fmt.Errorf("%s is mounted, and would be emptied", mount), "stop what uses it, umount "+mount+" and "+cleanAgain)
 	}
-}
-
-// mounts are the mount points of this machine.
-func mounts() []string {
-	mounts := []string{}
-	data, _ := os.ReadFile("/proc/self/mountinfo") // a chroot may be without
-	for line := range strings.Lines(string(data)) {
-		if f := strings.Fields(line); len(f) > 4 {
-			mounts = append(mounts, strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(f[4]))
-		}
-	}
-	return mounts
 }
 
 // find collects all steps, and what stands in their way.
 func (c *cleaning) find() {
-	c.mounts = mounts()
 	for _, pattern := range append(slices.Clone(layout.InstanceIdentity), traces...) {
 		if needCloudInit[pattern] && !cloudInit(c.root) {
 			continue
@@ -207,7 +190,8 @@ func (c *cleaning) find() {
 		if dir, last := path.Split(pattern); last == "*" && strings.HasSuffix(dir, "tmp/") {
 			// What is mounted there is gone with the next boot, or of the machine that
 			// builds the image.
-			if host, err := c.root.Resolve(dir, true); err == nil && slices.Contains(c.mounts, host) {
+			host, err := c.root.Resolve(dir, true)
+			if mounted, known := c.mounted(host); err == nil && (mounted || !known) {
 				continue
 			}
 		}
