@@ -276,6 +276,9 @@ func checkUnit(root rootfs.Root, v versions) (string, string) {
 	case 2:
 		return "both " + strings.Join(enabled, " and ") + " run nodeadm at boot", again + ", which enables one of them"
 	}
+	if links := predecessors(root); len(links) > 0 {
+		return strings.Join(links, ", ") + ": enabled for AWS's nodeadm, with which this one shares its path and not its flags", again + ", which removes the links"
+	}
 	return unlike(root, v, func(e entry) bool {
 		return e.path == layout.Preset || e.path == layout.Nodeadm || e.path == layout.NodeadmAfterScripts
 	}), again

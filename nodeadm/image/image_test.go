@@ -485,3 +485,44 @@ func TestInstallAgain(t *testing.T) {
 		}
 	}
 }
+
+// AWS's image has units of its own that run /usr/bin/nodeadm, with flags that
+// only AWS's has.
+func TestInstallOverAWS(t *testing.T) {
+	root, o := image(t)
+	const wants, lib = "/etc/systemd/system/multi-user.target.wants/", "/usr/lib/systemd/system/"
+	units := map[string]string{
+		"nodeadm-config.service":    "[Service]\nExecStart=/usr/bin/nodeadm init --skip run\n",
+		"nodeadm-run.service":       "[Service]\nExecStart=-/usr/bin/nodeadm init --skip config\n",
+		"nodeadm-reconcile.service": "[Service]\nExecStart=/usr/bin/nodeadm reconcile\n",
+		"custom.service":            "[Service]\nExecStart=/usr/bin/nodeadm init \\\n  --config-cache=/run/x\n",
+		"mine.service":              "[Service]\nExecStart=/usr/bin/nodeadm doctor\n",
+		"nodeadm-mine.service":      "[Service]\nExecStart=/usr/bin/true\n",
+		"nodeadm-changed.service":   "[Service]\nExecStart=/usr/bin/nodeadm init --skip run\n",
+	}
+	for name, text := range units {
+		put(t, root, map[string]string{lib + name: text, wants + name: "->" + lib + name})
+	}
+	put(t, root, map[string]string{
+		"/etc/systemd/system/other.target.requires/nodeadm-run.service": "->" + lib + "nodeadm-run.service",
+		"/etc/systemd/system/nodeadm-changed.service.d/mine.conf":       "[Service]\nExecStart=\nExecStart=/usr/bin/true\n",
+	})
+	want := []Change{
+		{wants + "custom.service", "unlink"}, {wants + "nodeadm-config.service", "unlink"}, {wants + "nodeadm-reconcile.service", "unlink"}, {wants + "nodeadm-run.service", "unlink"},
+		{"/etc/systemd/system/other.target.requires/nodeadm-run.service", "unlink"},
+	}
+	changes, err := Install(context.Background(), o)
+	if diff := cmp.Diff(want, changes[max(0, len(changes)-len(want)):]); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if findings := Check(context.Background(), root); len(findings) > 0 {
+		t.Errorf("%v", findings)
+	}
+	if changes, err := Install(context.Background(), o); err != nil || len(changes) > 0 {
+		t.Errorf("a second run: %v, %v", changes, err)
+	}
+	put(t, root, map[string]string{wants + "nodeadm-run.service": "->" + lib + "nodeadm-run.service"})
+	if findings := Check(context.Background(), root); len(findings) != 1 || findings[0].Name != "unit" || !strings.Contains(findings[0].What, "nodeadm-run.service: enabled for AWS") {
+		t.Errorf("enabled again: %v", findings)
+	}
+}

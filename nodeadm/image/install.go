@@ -88,7 +88,7 @@ func Install(ctx context.Context, o Options) ([]Change, error) {
 			return changes, fault.New(fault.Disk, "remove it", "%s: %w", path, err)
 		}
 		action := "remove"
-		if strings.Contains(path, ".wants/") {
+		if strings.Contains(path, ".wants/") || strings.Contains(path, ".requires/") {
 			action = "unlink"
 		}
 		changes = append(changes, Change{path, action})
@@ -96,9 +96,10 @@ func Install(ctx context.Context, o Options) ([]Change, error) {
 	return changes, nil
 }
 
-// superseded is what an earlier install, or an earlier nodeadm, left in the way
-// of what is installed now.
+// superseded is what an earlier install, an earlier nodeadm or AWS's own left in
+// the way of what is installed now.
 func (o Options) superseded(v versions) (paths []string) {
+	paths = predecessors(o.Root)
 	other := Options{Root: o.Root, AfterScripts: !o.AfterScripts}
 	_, _, target := other.unit()
 	// Two units would be at work on one node.
