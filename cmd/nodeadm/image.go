@@ -83,7 +83,11 @@ func imageCheck(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	findings := image.Check(c.Context, rootfs.Root(options.Root))
+	self, err := ownProgram(os.Executable, os.Args[0])
+	if err != nil {
+		return err
+	}
+	findings := image.Check(c.Context, image.Options{Root: rootfs.Root(options.Root), Program: self})
 	if findings == nil {
 		findings = []image.Finding{}
 	}

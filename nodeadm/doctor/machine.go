@@ -296,7 +296,7 @@ func memoryReserved(_ context.Context, p *patient) Finding {
 }
 
 func execAllowed(ctx context.Context, p *patient) Finding {
-	for _, finding := range image.Check(ctx, p.Root) {
+	for _, finding := range image.Check(ctx, image.Options{Root: p.Root}) {
 		switch finding.Name {
 		case "kubelet", "container-runtime", "runc":
 			return failed(finding.Remedy, "%s", finding.What)

@@ -51,11 +51,13 @@ var checks = []check{
 }
 
 // Check finds all that a node would lack. It changes nothing.
-func Check(ctx context.Context, root rootfs.Root) []Finding {
+// The image's nodeadm is compared with o.Program, unless that is "".
+func Check(ctx context.Context, o Options) []Finding {
 	var findings []Finding
-	v := askVersions(ctx, root) // once: a program that does not answer takes its time
+	v := askVersions(ctx, o.Root) // once: a program that does not answer takes its time
+	v.self = o.Program
 	for _, c := range checks {
-		if what, remedy := c.look(root, v); what != "" {
+		if what, remedy := c.look(o.Root, v); what != "" {
 			findings = append(findings, Finding{c.name, what, remedy})
 		}
 	}
@@ -76,8 +78,24 @@ func anyOf(what, remedy string, paths ...string) func(rootfs.Root, versions) (st
 	}
 }
 
-// program wants one that can be run, the first of those that are there.
+// program wants one that this architecture can run, the first of those that are
+// there.
 func program(what, remedy string, paths ...string) func(rootfs.Root, versions) (string, string) {
+	there := executable(what, remedy, paths...)
+	return func(root rootfs.Root, v versions) (string, string) {
+		if what, remedy := there(root, v); what != "" {
+			return what, remedy
+		}
+		path := root.FirstExisting(paths...)
+		if machineOf(root, path) == 0 {
+			return path + " is no program", remedy
+		}
+		return foreign(root, path), remedy
+	}
+}
+
+// executable wants a file that may be run, the first of those that are there.
+func executable(what, remedy string, paths ...string) func(rootfs.Root, versions) (string, string) {
 	there := anyOf(what, remedy, paths...)
 	return func(root rootfs.Root, v versions) (string, string) {
 		if what, remedy := there(root, v); what != "" {
@@ -99,9 +117,14 @@ func stat(root rootfs.Root, path string) (fs.FileInfo, error) {
 	return os.Stat(host)
 }
 
-func checkKubelet(_ rootfs.Root, v versions) (string, string) {
+const otherBuild = "install one that is built for the architecture of the image"
+
+func checkKubelet(root rootfs.Root, v versions) (string, string) {
 	if v.kubelet == "" {
 		return v.kubeletErr.Error(), versionRemedy("kubelet", v.kubeletErr)
+	}
+	if what := foreign(root, root.FirstExisting("/usr/bin/kubelet", "/usr/local/bin/kubelet")); what != "" {
+		return what, otherBuild
 	}
 	parsed, err := kubelet.ParseVersion(v.kubelet)
 	if err != nil || parsed.Major != 1 || parsed.Minor < kubelet.Oldest || parsed.Minor > kubelet.Newest {
@@ -117,13 +140,16 @@ func checkRuntime(root rootfs.Root, v versions) (string, string) {
 		return root.FirstExisting(unitDir+name, "/usr/lib/systemd/system/"+name, "/lib/systemd/system/"+name, "/usr/local/lib/systemd/system/"+name) != ""
 	}
 	runtime := layout.ContainerdService
+	containerd := root.FirstExisting("/usr/bin/containerd", "/usr/local/bin/containerd")
 	switch {
 	case v.dockershim(root) && unit(layout.DockerService):
 		runtime = layout.DockerService
-	case root.FirstExisting("/usr/bin/containerd", "/usr/local/bin/containerd") == "":
+	case containerd == "":
 		return "containerd is missing", "install containerd"
 	case v.containerd == "":
 		return v.containerdErr.Error(), versionRemedy("containerd", v.containerdErr)
+	case foreign(root, containerd) != "":
+		return foreign(root, containerd), otherBuild
 	case masked(root, layout.ContainerdService): // also where there is no /dev
 	case !unit(layout.ContainerdService):
 		return "containerd has no " + layout.ContainerdService, "install its unit into /usr/lib/systemd/system"
@@ -180,18 +206,6 @@ func lists(root rootfs.Root, file, module string) bool {
 }
 
 const again = "run nodeadm image install"
-
-func checkProgram(root rootfs.Root, _ versions) (string, string) {
-	if what, _ := program("nodeadm", again, layout.Program)(root, versions{}); what != "" {
-		return what, again
-	}
-	for _, path := range []string{layout.BootstrapScript, layout.MaxPodsScript} {
-		if to := link(root, path); to != layout.Program {
-			return path + " does not lead to " + layout.Program + ": user data that calls it does not reach nodeadm", again
-		}
-	}
-	return "", ""
-}
 
 func link(root rootfs.Root, path string) string {
 	host, err := root.Resolve(path, false)

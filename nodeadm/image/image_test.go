@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +17,14 @@ import (
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
+// built is how a program for an architecture begins.
+func built(arch string) string {
+	return "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x02\x00" + string([]byte{byte(machines[arch]), 0})
+}
+
+// otherArch is one that this computer does not run.
+var otherArch = map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
+
 // image is a root with what a distribution and an image build bring.
 func image(t *testing.T) (rootfs.Root, Options) {
 	t.Helper()
@@ -24,9 +33,9 @@ func image(t *testing.T) (rootfs.Root, Options) {
 		"usr/bin/kubelet":                              "#!/bin/sh\necho Kubernetes v1.34.4\n",
 		"usr/bin/containerd":                           "#!/bin/sh\necho containerd github.com/containerd/containerd/v2 v2.1.4 abc\n",
 		"usr/lib/systemd/system/containerd.service":    "[Service]\nExecStart=/usr/bin/containerd\n",
-		"usr/sbin/runc":                                "x",
-		"opt/cni/bin/loopback":                         "x",
-		"usr/bin/mount":                                "x",
+		"usr/sbin/runc":                                built(runtime.GOARCH),
+		"opt/cni/bin/loopback":                         built(runtime.GOARCH),
+		"usr/bin/mount":                                built(runtime.GOARCH),
 		"etc/ssl/certs/ca-certificates.crt":            "x",
 		"lib/modules/6.1.0/modules.dep":                "kernel/fs/overlayfs/overlay.ko.xz:\nkernel/net/netfilter/nf_conntrack.ko:\n",
 		"lib/modules/6.1.0/modules.builtin":            "kernel/drivers/net/veth.ko\n",
@@ -62,7 +71,7 @@ func names(findings []Finding) (names []string) {
 
 func TestInstall(t *testing.T) {
 	root, o := image(t)
-	if diff := cmp.Diff([]string{"program", "directories", "unit", "runtime-slice", "recorded-versions", "kernel-settings"}, names(Check(context.Background(), root))); diff != "" {
+	if diff := cmp.Diff([]string{"program", "directories", "unit", "runtime-slice", "recorded-versions", "kernel-settings"}, names(Check(context.Background(), o))); diff != "" {
 		t.Errorf("before (-want +got):\n%s", diff)
 	}
 	changes, err := Install(context.Background(), o)
@@ -86,7 +95,7 @@ func TestInstall(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", path, data, err, want)
 		}
 	}
-	if findings := Check(context.Background(), root); len(findings) > 0 {
+	if findings := Check(context.Background(), o); len(findings) > 0 {
 		t.Errorf("afterwards: %v", findings)
 	}
 	if changes, err := Install(context.Background(), o); err != nil || len(changes) > 0 {
@@ -105,7 +114,7 @@ func TestInstall(t *testing.T) {
 	if diff := cmp.Diff(want, changes); diff != "" || err != nil {
 		t.Errorf("after scripts: %v (-want +got):\n%s", err, diff)
 	}
-	if findings := Check(context.Background(), root); len(findings) > 0 {
+	if findings := Check(context.Background(), o); len(findings) > 0 {
 		t.Errorf("after scripts: %v", findings)
 	}
 	if err := os.MkdirAll(filepath.Join(string(root), "etc/cloud"), 0o755); err != nil {
@@ -114,20 +123,20 @@ func TestInstall(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(string(root), "etc/cloud/cloud-init.disabled"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if findings := Check(context.Background(), root); len(findings) != 1 || !strings.Contains(findings[0].What, "waits for cloud-init") {
+	if findings := Check(context.Background(), o); len(findings) != 1 || !strings.Contains(findings[0].What, "waits for cloud-init") {
 		t.Errorf("after scripts that never run: %v", findings)
 	}
 }
 
 // Of two programs that are missing, each has its own finding.
 func TestCheckBothMissing(t *testing.T) {
-	root, _ := image(t)
+	root, o := image(t)
 	for _, program := range []string{"kubelet", "containerd"} {
 		if err := os.Remove(filepath.Join(string(root), "usr/bin", program)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	findings := Check(context.Background(), root)
+	findings := Check(context.Background(), o)
 	for i, want := range []string{"/usr/bin/kubelet does not exist", "containerd is missing"} {
 		if findings[i].What != want {
 			t.Errorf("%q, want %q", findings[i].What, want)
@@ -148,7 +157,7 @@ func TestInstallWithPackage(t *testing.T) {
 	if root.Exists(layout.Nodeadm) {
 		t.Error("the unit stands there twice")
 	}
-	if findings := Check(context.Background(), root); len(findings) > 0 {
+	if findings := Check(context.Background(), o); len(findings) > 0 {
 		t.Errorf("%v", findings)
 	}
 }
@@ -189,6 +198,14 @@ func TestCheck(t *testing.T) {
 		}, "would start before nodeadm"},
 		{"program", func(r string) error { return os.Truncate(r+layout.Program, 0) }, "nodeadm is empty"},
 		{"program", func(r string) error { return os.Chmod(r+layout.Program, 0o644) }, "nodeadm is not executable"},
+		{"program", func(r string) error { return os.WriteFile(r+layout.Program, []byte("nodeadn"), 0o755) }, "is not the nodeadm that looks at it"},
+		{"program", func(r string) error { return os.WriteFile(r+layout.Program, []byte("another"), 0o755) }, "is not the nodeadm that looks at it"},
+		{"program", func(r string) error { return os.Chmod(r+layout.Program, 0o775) }, "can be written by others"},
+		{"program", func(r string) error { return os.Chmod(r+layout.Program, 0o757) }, "can be written by others"},
+		{"runc", func(r string) error { return os.WriteFile(r+"/usr/sbin/runc", []byte("#!/bin/sh\n"), 0o755) }, "runc is no program"},
+		{"runc", func(r string) error { return os.WriteFile(r+"/usr/sbin/runc", []byte(built(otherArch)), 0o755) }, "runc is not built for " + runtime.GOARCH},
+		{"cni-loopback", func(r string) error { return os.WriteFile(r+"/opt/cni/bin/loopback", []byte(built(otherArch)), 0o755) }, "loopback is not built for"},
+		{"mount", func(r string) error { return os.WriteFile(r+"/usr/bin/mount", []byte("x"), 0o755) }, "mount is no program"},
 		{"runc", func(r string) error { return os.Chmod(r+"/usr/sbin/runc", 0o644) }, "runc is not executable"},
 		{"cni-loopback", func(r string) error { return os.Chmod(r+"/opt/cni/bin/loopback", 0o644) }, "loopback is not executable"},
 		{"ca-certificates", func(r string) error { return os.Truncate(r+"/etc/ssl/certs/ca-certificates.crt", 0) }, "is empty"},
@@ -218,11 +235,11 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := false
-		for _, f := range Check(context.Background(), root) {
+		for _, f := range Check(context.Background(), o) {
 			found = found || f.Name == test.name && strings.Contains(f.What, test.says) && f.Remedy != ""
 		}
 		if !found {
-			t.Errorf("%s, %q: %+v", test.name, test.says, Check(context.Background(), root))
+			t.Errorf("%s, %q: %+v", test.name, test.says, Check(context.Background(), o))
 		}
 	}
 }
@@ -515,14 +532,55 @@ func TestInstallOverAWS(t *testing.T) {
 	if diff := cmp.Diff(want, changes[max(0, len(changes)-len(want)):]); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if findings := Check(context.Background(), root); len(findings) > 0 {
+	if findings := Check(context.Background(), o); len(findings) > 0 {
 		t.Errorf("%v", findings)
 	}
 	if changes, err := Install(context.Background(), o); err != nil || len(changes) > 0 {
 		t.Errorf("a second run: %v, %v", changes, err)
 	}
 	put(t, root, map[string]string{wants + "nodeadm-run.service": "->" + lib + "nodeadm-run.service"})
-	if findings := Check(context.Background(), root); len(findings) != 1 || findings[0].Name != "unit" || !strings.Contains(findings[0].What, "nodeadm-run.service: enabled for AWS") {
+	if findings := Check(context.Background(), o); len(findings) != 1 || findings[0].Name != "unit" || !strings.Contains(findings[0].What, "nodeadm-run.service: enabled for AWS") {
 		t.Errorf("enabled again: %v", findings)
+	}
+}
+
+// install takes the program back from whoever else could write it.
+func TestInstallMendsOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("giving files away is for root")
+	}
+	root, o := image(t)
+	if _, err := Install(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(string(root)+layout.Program, 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if findings := Check(context.Background(), o); len(findings) != 1 || !strings.Contains(findings[0].What, "belongs to the user with the number 1000") {
+		t.Errorf("%v", findings)
+	}
+	changes, err := Install(context.Background(), o)
+	if diff := cmp.Diff([]Change{{layout.Program, "update"}}, changes); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if findings := Check(context.Background(), o); len(findings) > 0 {
+		t.Errorf("afterwards: %v", findings)
+	}
+}
+
+// Programs that this computer runs by an emulator do not run on the node.
+func TestForeign(t *testing.T) {
+	root, _ := image(t)
+	for path, text := range map[string]string{"/other": built(otherArch), "/same": built(runtime.GOARCH), "/script": "#!/bin/sh\necho 12345678901234567890\n", "/short": "x"} {
+		put(t, root, map[string]string{path: text})
+		if what := foreign(root, path); (what != "") != (path == "/other") {
+			t.Errorf("%s: %q", path, what)
+		}
+	}
+	for name, look := range map[string]func(rootfs.Root, versions) (string, string){"kubelet": checkKubelet, "containerd": checkRuntime} {
+		put(t, root, map[string]string{"/usr/bin/" + name: built(otherArch)})
+		if what, remedy := look(root, versions{kubelet: "v1.34.4", containerd: "2.1.4"}); what != foreign(root, "/usr/bin/"+name) || remedy == "" {
+			t.Errorf("%s: %q, %q", name, what, remedy)
+		}
 	}
 }

@@ -244,14 +244,27 @@ func (o Options) place(e entry) ([]Change, error) {
 		if !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 {
 			return nil, inTheWay(e.path, info)
 		}
-		if info.Mode().IsRegular() && info.Mode().Perm() == e.mode {
+		if info.Mode().IsRegular() && info.Mode().Perm() == e.mode && ours(info) {
 			if old, err := os.ReadFile(host); err == nil && bytes.Equal(old, e.data) {
 				return nil, nil
 			}
 		}
 		change.Action = "update"
 	}
-	return []Change{change}, atomicfile.Replace(host, e.data, e.mode)
+	return []Change{change}, replace(host, e)
+}
+
+// replace writes a file that belongs to whoever installs, which is root.
+func replace(host string, e entry) error {
+	staged, err := atomicfile.Stage(host, e.data, e.mode, &atomicfile.Owner{UID: os.Geteuid(), GID: os.Getegid()})
+	if err != nil {
+		return err
+	}
+	if err := staged.Commit(); err != nil {
+		staged.Discard()
+		return err
+	}
+	return atomicfile.SyncDir(filepath.Dir(host))
 }
 
 func inTheWay(path string, info fs.FileInfo) error {

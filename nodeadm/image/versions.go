@@ -19,6 +19,7 @@ import (
 type versions struct {
 	kubelet, containerd       string
 	kubeletErr, containerdErr error
+	self                      string // the program that asks
 }
 
 func askVersions(ctx context.Context, root rootfs.Root) (v versions) {

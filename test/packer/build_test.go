@@ -243,7 +243,7 @@ func keyPair(t *testing.T) (private, public string) {
 func (b *build) wantImage(ctx context.Context, t *testing.T, in instance) {
 	t.Helper()
 	root := b.Root()
-	if out, err := exec.CommandContext(ctx, machine.BuildNodeadm(t), "image", "check", "--root", root).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, filepath.Join(root, "usr/bin/nodeadm"), "image", "check", "--root", root).CombinedOutput(); err != nil {
 		t.Errorf("image check --root: %v\n%s", err, out)
 	}
 	for path, want := range map[string]string{
