@@ -186,7 +186,7 @@ func checkModules(root rootfs.Root, _ versions) (string, string) {
 			return fmt.Sprintf("the kernel %s has no module %s", filepath.Base(filepath.Dir(dep)), strings.Join(missing, ", ")), remedy
 		}
 	}
-	return "", ""
+	return barred(root, append(slices.Clone(neededModules), "br_netfilter")), "take that line out"
 }
 
 // lists tells whether a list of modules, one path a line, names one.
@@ -322,7 +322,8 @@ func checkVersions(root rootfs.Root, asked versions) (string, string) {
 	return "", ""
 }
 
-// checkSettings wants every line of install's; a run may have written more.
+// checkSettings wants every line of install's, and that it counts; a run may have
+// written more.
 func checkSettings(root rootfs.Root, v versions) (string, string) {
 	for _, e := range installed(root).contents(nil, v) {
 		if !slices.Contains([]string{layout.SysctlConfig, layout.NetworkSysctl, layout.ModulesLoad}, e.path) {
@@ -337,6 +338,12 @@ func checkSettings(root rootfs.Root, v versions) (string, string) {
 			if !strings.HasPrefix(line, "#") && !slices.Contains(has, line) {
 				return fmt.Sprintf("%s does not say %s", e.path, line), again
 			}
+		}
+		if e.path == layout.ModulesLoad {
+			continue
+		}
+		if what, remedy := overridden(root, e); what != "" {
+			return what, remedy
 		}
 	}
 	return "", ""

@@ -584,3 +584,38 @@ func TestForeign(t *testing.T) {
 		}
 	}
 }
+
+// Others may set what install sets; the last one counts, in systemd's order.
+func TestCheckOverridden(t *testing.T) {
+	for name, test := range map[string]struct {
+		files map[string]string
+		check string
+		says  string // "": nothing is found
+	}{
+		"forwarding":             {map[string]string{"/etc/sysctl.d/99-cis.conf": "net.ipv4.ip_forward=0\n"}, "kernel-settings", "/etc/sysctl.d/99-cis.conf says net.ipv4.ip_forward = 0"},
+		"memory":                 {map[string]string{"/usr/lib/sysctl.d/95-db.conf": "# a\n -vm/overcommit_memory = 2\n"}, "kernel-settings", "/usr/lib/sysctl.d/95-db.conf says vm.overcommit_memory = 2"},
+		"all interfaces":         {map[string]string{"/run/sysctl.d/99-a.conf": "net.ipv4.conf.all.forwarding = 0\n"}, "kernel-settings", "/run/sysctl.d/99-a.conf"},
+		"sysctl.conf, by a link": {map[string]string{"/etc/sysctl.conf": "kernel.panic = 60\n", "/etc/sysctl.d/99-sysctl.conf": "->../sysctl.conf"}, "kernel-settings", "/etc/sysctl.d/99-sysctl.conf says kernel.panic = 60"},
+		"sysctl.conf alone":      {map[string]string{"/etc/sysctl.conf": "kernel.panic = 60\n"}, "", ""},
+		"earlier":                {map[string]string{"/etc/sysctl.d/50-a.conf": "net.ipv4.ip_forward = 0\n"}, "", ""},
+		"the same, and patterns": {map[string]string{"/etc/sysctl.d/99-a.conf": "net.ipv4.ip_forward = 1\nnet.ipv4.conf.*.forwarding = 0\n;x\n"}, "", ""},
+		"masked":                 {map[string]string{"/usr/lib/sysctl.d/99-a.conf": "net.ipv4.ip_forward = 0\n", "/etc/sysctl.d/99-a.conf": "->/dev/null"}, "", ""},
+		"set back":               {map[string]string{"/etc/sysctl.d/98-a.conf": "net.ipv4.ip_forward = 0\n", "/usr/lib/sysctl.d/99-a.conf": "net/ipv4/ip_forward = 1\n"}, "", ""},
+		"a module":               {map[string]string{"/etc/modprobe.d/cis.conf": "install overlay /bin/true\n"}, "kernel-modules", "/etc/modprobe.d/cis.conf keeps the module overlay"},
+		"a module, by its alias": {map[string]string{"/usr/lib/modprobe.d/x.conf": "blacklist br-netfilter\n"}, "kernel-modules", "br-netfilter"},
+		"other modules":          {map[string]string{"/etc/modprobe.d/x.conf": "# blacklist veth\nblacklist pcspkr\noptions overlay redirect_dir=on\ninstall veth /sbin/modprobe --ignore-install veth\n"}, "", ""},
+	} {
+		root, o := image(t)
+		if _, err := Install(context.Background(), o); err != nil {
+			t.Fatal(err)
+		}
+		put(t, root, test.files)
+		findings := Check(context.Background(), o)
+		switch {
+		case test.says == "" && len(findings) > 0:
+			t.Errorf("%s: %v", name, findings)
+		case test.says != "" && (len(findings) != 1 || findings[0].Name != test.check || !strings.Contains(findings[0].What, test.says)):
+			t.Errorf("%s: %v", name, findings)
+		}
+	}
+}
