@@ -27,30 +27,67 @@ var traces = []string{
 	"/var/lib/cloud/instances", "/var/lib/cloud/instance", "/var/lib/cloud/data", "/var/lib/cloud/sem", "/var/lib/cloud/scripts/vendor",
 	"/etc/netplan/50-cloud-init.yaml", "/etc/network/interfaces.d/50-cloud-init*", "/etc/systemd/network/10-cloud-init-*",
 	// Names and keys.
-	"/etc/hostname", "/var/lib/dbus/machine-id", "/etc/ssh/ssh_host_*", "/root/.ssh/authorized_keys", "/home/*/.ssh/authorized_keys", "/var/lib/systemd/random-seed",
-	"/var/lib/systemd/credential.secret",
+	"/etc/hostname", "/var/lib/dbus/machine-id", "/etc/ssh/ssh_host_*", "/var/lib/systemd/random-seed", "/var/lib/systemd/credential.secret",
+	"/etc/nvme/hostnqn", "/etc/nvme/hostid", "/etc/lvm/devices/system.devices",
 	// Network.
 	"/var/lib/dhcp/*", "/var/lib/dhclient/*", "/var/lib/NetworkManager/*", "/run/systemd/netif/leases/*", "/etc/udev/rules.d/70-persistent-net.rules",
 	// The node and its pods. A configuration that a cluster's network plugin wrote
 	// would make the next node Ready before it is.
 	"/etc/cni/net.d/10-aws.conflist", "/etc/cni/net.d/05-cilium.conf*", "/etc/cni/net.d/10-calico.conflist", "/etc/cni/net.d/calico-kubeconfig",
 	"/etc/cni/net.d/10-flannel.conflist", "/etc/cni/net.d/00-multus.conf*", "/etc/cni/net.d/multus.d",
-	"/var/lib/cni/*", "/var/lib/kubelet/pods/*", "/var/lib/kubelet/plugins_registry/*", "/var/lib/kubelet/checkpoints",
+	"/var/lib/calico/nodename", "/var/lib/cni/*", "/var/lib/kubelet/pods/*", "/var/lib/kubelet/plugins_registry/*", "/var/lib/kubelet/checkpoints",
 	// Agents that have registered this instance.
-	"/var/lib/amazon/ssm/i-*", "/var/lib/amazon/ssm/Vault/*",
+	"/var/lib/amazon/ssm/i-*", "/var/lib/amazon/ssm/Vault/*", "/var/lib/ubuntu-advantage/private/machine-token.json",
 	// Logs, those that were rotated too.
 	"/var/log/cloud-init*", "/var/log/journal/*", "/var/log/aws-routed-eni/*", "/var/log/pods/*", "/var/log/containers/*", "/var/log/amazon/*", "/var/log/audit/*",
 	"/var/log/messages*", "/var/log/syslog*", "/var/log/secure*", "/var/log/auth.log*", "/var/log/wtmp*", "/var/log/btmp*", "/var/log/lastlog",
 	"/var/log/kern.log*", "/var/log/dmesg*", "/var/log/daemon.log*", "/var/log/user.log*", "/var/log/debug*", "/var/log/boot.log*", "/var/log/cron*", "/var/log/maillog*",
-	"/var/log/mail.log*", "/var/log/kubelet.log*",
-	// What was typed and opened.
-	"/root/.ssh/known_hosts*", "/home/*/.ssh/known_hosts*", "/root/.bash_history", "/home/*/.bash_history", "/root/.zsh_history", "/home/*/.zsh_history",
-	"/root/.python_history", "/home/*/.python_history", "/root/.viminfo", "/home/*/.viminfo", "/root/.lesshst", "/home/*/.lesshst",
+	"/var/log/mail.log*", "/var/log/kubelet.log*", "/var/log/user-data.log*", "/var/log/apt/*", "/var/log/dnf.log*", "/var/log/sa/*", "/var/log/private/*",
+	"/opt/aws/amazon-cloudwatch-agent/logs/*",
 	"/tmp/*", "/var/tmp/*",
 }
 
-// needCloudInit are those of the traces that only cloud-init makes anew.
-var needCloudInit = map[string]bool{"/etc/hostname": true, "/etc/ssh/ssh_host_*": true, "/root/.ssh/authorized_keys": true, "/home/*/.ssh/authorized_keys": true}
+// homeTraces are what somebody who was logged in leaves: keys, and what was typed
+// and opened.
+var homeTraces = []string{
+	".ssh/authorized_keys", ".ssh/authorized_keys2", ".ssh/known_hosts*",
+	".bash_history", ".zsh_history", ".ash_history", ".sh_history", ".local/share/fish/fish_history", ".python_history", ".mysql_history", ".psql_history",
+	".viminfo", ".lesshst",
+}
+
+// patterns are all traces, in the homes of an image too.
+func patterns(root rootfs.Root) []string {
+	patterns := append(slices.Clone(layout.InstanceIdentity), traces...)
+	for _, home := range homes(root) {
+		for _, trace := range homeTraces {
+			patterns = append(patterns, path.Join(home, trace))
+		}
+	}
+	return patterns
+}
+
+// homes are the directories of users, as patterns: the usual ones, and what
+// /etc/passwd names elsewhere.
+func homes(root rootfs.Root) []string {
+	homes := []string{"/root", "/home/*"}
+	data, _ := root.ReadFile("/etc/passwd")
+	for line := range strings.Lines(string(data)) {
+		f := strings.Split(line, ":")
+		if len(f) < 6 || !strings.HasPrefix(f[5], "/") || strings.ContainsAny(f[5], `*?[\`) {
+			continue
+		}
+		home := path.Clean(f[5])
+		if usual, _ := path.Match("/home/*", home); !usual && !slices.Contains(homes, home) && root.Exists(home) {
+			homes = append(homes, home)
+		}
+	}
+	return homes
+}
+
+// needsCloudInit tells of those traces that only cloud-init makes anew.
+func needsCloudInit(pattern string) bool {
+	return pattern == "/etc/hostname" || pattern == "/etc/ssh/ssh_host_*" || strings.HasPrefix(path.Base(pattern), "authorized_keys")
+}
 
 // Empty, not absent: systemd then makes a new one and remembers it, and does
 // not reset every unit to its preset as at the very first boot.
@@ -183,8 +220,8 @@ func (c *cleaning) unmounted(path, host string) {
 
 // find collects all steps, and what stands in their way.
 func (c *cleaning) find() {
-	for _, pattern := range append(slices.Clone(layout.InstanceIdentity), traces...) {
-		if needCloudInit[pattern] && !cloudInit(c.root) {
+	for _, pattern := range patterns(c.root) {
+		if needsCloudInit(pattern) && !cloudInit(c.root) {
 			continue
 		}
 		if dir, last := path.Split(pattern); last == "*" && strings.HasSuffix(dir, "tmp/") {

@@ -265,8 +265,8 @@ func TestClean(t *testing.T) {
 		{"/var/lib/cloud/instances", "remove"},
 		{"/etc/hostname", "remove"},
 		{"/etc/ssh/ssh_host_rsa_key", "remove"},
-		{"/home/ec2-user/.ssh/authorized_keys", "remove"},
 		{"/var/log/journal/abc", "remove"},
+		{"/home/ec2-user/.ssh/authorized_keys", "remove"},
 		{"/etc/systemd/system/multi-user.target.wants/kubelet.service", "unlink"},
 		{"/etc/systemd/system/multi-user.target.wants/sys-fs-bpf.mount", "unlink"},
 		{"/etc/machine-id", "empty"},
@@ -332,6 +332,20 @@ func TestCleanRemoves(t *testing.T) {
 			map[string]string{"/var/log/kern.log.1": "", "/var/log/syslog.2.gz": "", "/var/log/kubelet.log": "", "/root/.zsh_history": "", "/home/a/.viminfo": "", "/root/.ssh/known_hosts": "", "/var/tmp/a/b": "", "/etc/cni/net.d/05-cilium.conflist": "", "/etc/cni/net.d/10-mine.conflist": "", "/etc/iscsi/initiatorname.iscsi": "x"},
 			[]string{"/var/log/kern.log.1", "/var/log/syslog.2.gz", "/var/log/kubelet.log", "/root/.zsh_history", "/home/a/.viminfo", "/root/.ssh/known_hosts", "/var/tmp/a", "/etc/cni/net.d/05-cilium.conflist", "/etc/iscsi/initiatorname.iscsi"},
 			[]string{"/root/.ssh", "/var/tmp", "/etc/cni/net.d/10-mine.conflist"}},
+		"names and keys": {
+			map[string]string{"/etc/nvme/hostnqn": "x", "/etc/nvme/hostid": "x", "/etc/nvme/discovery.conf": "x", "/var/lib/calico/nodename": "x", "/etc/lvm/devices/system.devices": "x", "/etc/lvm/lvm.conf": "x",
+				"/var/lib/ubuntu-advantage/private/machine-token.json": "x", "/root/.ssh/authorized_keys2": "x", "/root/.mysql_history": "x", "/home/a/.sh_history": "x"},
+			[]string{"/etc/nvme/hostnqn", "/etc/nvme/hostid", "/var/lib/calico/nodename", "/etc/lvm/devices/system.devices", "/var/lib/ubuntu-advantage/private/machine-token.json", "/root/.ssh/authorized_keys2", "/root/.mysql_history", "/home/a/.sh_history"},
+			[]string{"/etc/nvme/discovery.conf", "/etc/lvm/lvm.conf"}},
+		"homes elsewhere": {
+			map[string]string{"/etc/passwd": "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/sh\ngit:x:997:997::/srv/git:/bin/sh\nodd:x:1:1::/opt/*:/bin/sh\nbroken\n", "/srv/git/.ssh/authorized_keys": "x", "/srv/git/.bash_history": "x", "/srv/git/.ssh/config": "x", "/opt/a/.ssh/authorized_keys": "x"},
+			[]string{"/srv/git/.ssh/authorized_keys", "/srv/git/.bash_history"}, []string{"/srv/git/.ssh/config", "/opt/a/.ssh/authorized_keys"}},
+		"homes elsewhere, without cloud-init": {
+			map[string]string{"/etc/passwd": "git:x:997:997::/srv/git:/bin/sh\n", "/srv/git/.ssh/authorized_keys2": "x", "/etc/cloud/cloud-init.disabled": ""}, nil, []string{"/srv/git/.ssh/authorized_keys2"}},
+		"more logs": {
+			map[string]string{"/opt/aws/amazon-cloudwatch-agent/logs/a.log": "x", "/opt/aws/amazon-cloudwatch-agent/bin/a": "x", "/var/log/apt/history.log": "x", "/var/log/dnf.log.1": "x", "/var/log/sa/sa01": "x", "/var/log/user-data.log": "x", "/var/log/private/a/b": "x"},
+			[]string{"/opt/aws/amazon-cloudwatch-agent/logs/a.log", "/var/log/apt/history.log", "/var/log/dnf.log.1", "/var/log/sa/sa01", "/var/log/user-data.log", "/var/log/private/a"},
+			[]string{"/opt/aws/amazon-cloudwatch-agent/bin/a", "/var/log/apt", "/var/log/private"}},
 	} {
 		root, _ := image(t)
 		// The root's own path is no pattern.
