@@ -20,6 +20,8 @@ BIN     := bin/nodeadm
 # What a release is made for, and where it goes.
 ARCHS := amd64 arm64
 DIST  := dist
+# abspath takes a path with spaces for several.
+INTO  := $(if $(filter /%,$(firstword $(DIST))),$(DIST),$(CURDIR)/$(DIST))
 
 # Modules besides the agent's own; each keeps its dependencies to itself.
 MODULES := data/refresh packer/package test/machine/standin test/celdiff test/authenticator
@@ -62,9 +64,9 @@ lint: ## formatting, vet, staticcheck
 	for module in $(MODULES); do (cd $$module && go vet ./...) || exit 1; done
 
 release: ## packages, checksums and what is in them, in dist/; the same bytes from the same commit
-	@cd packer/package && go run . -version '$(VERSION)' -date '$(DATE)' -dist $(abspath $(DIST)) $(ARCHS)
+	@cd packer/package && go run . -version '$(VERSION)' -date '$(DATE)' -dist '$(INTO)' $(ARCHS)
 	$(foreach arch,$(ARCHS),GOOS=linux GOARCH=$(arch) GOAMD64=v1 GOARM64=v8.0 $(GOBUILD) -o bin/linux_$(arch)/nodeadm ./cmd/nodeadm &&) true
-	cd packer/package && go run . -version '$(VERSION)' -date '$(DATE)' -binaries $(abspath bin) -dist $(abspath $(DIST)) $(ARCHS)
+	cd packer/package && go run . -version '$(VERSION)' -date '$(DATE)' -binaries '$(CURDIR)/bin' -dist '$(INTO)' $(ARCHS)
 
 release-check: ## two releases of HEAD, from two directories, are equal
 	packer/package/check.sh

@@ -12,10 +12,10 @@ git clone --quiet "$top" "$scratch/one"
 make --silent -C "$scratch/one" release
 (
 	umask 077
-	git clone --quiet "$top" "$scratch/somewhere/else"
-	TZ=Pacific/Auckland LC_ALL=C GOPROXY=off make --silent -C "$scratch/somewhere/else" release >/dev/null
+	git clone --quiet "$top" "$scratch/somewhere else"
+	TZ=Pacific/Auckland LC_ALL=C GOPROXY=off make --silent -C "$scratch/somewhere else" release >/dev/null
 )
 cat "$scratch/one/dist/SHA256SUMS"
-diff "$scratch/one/dist/SHA256SUMS" "$scratch/somewhere/else/dist/SHA256SUMS"
+diff "$scratch/one/dist/SHA256SUMS" "$scratch/somewhere else/dist/SHA256SUMS"
 (cd "$scratch/one/dist" && sha256sum --quiet --check SHA256SUMS)
 echo "both releases are equal"
