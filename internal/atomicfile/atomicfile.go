@@ -130,6 +130,10 @@ func Sweep(dir string) {
 // Prefix begins the names of files that are there for a moment only.
 const Prefix = ".nodeadm-"
 
+// Unfinished is how staged files are called that never got into place, and no
+// others with that prefix: what CreateTemp puts in begins with a digit.
+const Unfinished = Prefix + "[0-9]*"
+
 // stagedPattern is how staged files are called.
 const stagedPattern = Prefix + "*"
 

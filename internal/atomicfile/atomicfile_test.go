@@ -63,6 +63,9 @@ func TestReplace(t *testing.T) {
 				t.Errorf("the target is there before Commit: %v", err)
 			}
 			wantFile(t, s.temp, "new content", mode)
+			if unfinished, _ := filepath.Match(Unfinished, filepath.Base(s.temp)); !unfinished {
+				t.Errorf("%s is not known as one that never got into place", s.temp)
+			}
 			if filepath.Dir(s.temp) != filepath.Dir(target) {
 				t.Errorf("staged at %s: a rename from there need not be atomic", s.temp)
 			}

@@ -237,6 +237,9 @@ func (c *cleaning) find() {
 			c.remove(path)
 		}
 	}
+	for _, path := range unfinished(c.root, installed(c.root).contents(nil, versions{containerd: "any"})) {
+		c.remove(path)
+	}
 	c.findDisks()
 	c.findInitiator()
 	c.findEnabled()

@@ -633,3 +633,30 @@ func TestCheckOverridden(t *testing.T) {
 		}
 	}
 }
+
+// A killed install leaves files behind that are as large as nodeadm itself. What
+// a run that was killed will be undone with is not among them.
+func TestUnfinished(t *testing.T) {
+	for _, do := range []func(Options) ([]Change, error){
+		func(o Options) ([]Change, error) { return Install(context.Background(), o) },
+		func(o Options) ([]Change, error) { return Clean(context.Background(), o.Root) },
+	} {
+		root, o := image(t)
+		left := []string{"/usr/bin/.nodeadm-123456789", "/etc/systemd/system/.nodeadm-1", "/etc/systemd/system/containerd.service.d/.nodeadm-2"}
+		stays := []string{"/etc/sysctl.d/.nodeadm-old-90-nodeadm-kubelet.conf", "/usr/bin/.nodeadm", "/usr/bin/.other-1"}
+		for _, path := range slices.Concat(left, stays) {
+			put(t, root, map[string]string{path: "x"})
+		}
+		changes, err := do(o)
+		for _, path := range left {
+			if err != nil || root.Exists(path) || !slices.Contains(changes, Change{path, "remove"}) {
+				t.Errorf("%s: %v, %v", path, changes, err)
+			}
+		}
+		for _, path := range stays {
+			if !root.Exists(path) {
+				t.Errorf("%s is gone", path)
+			}
+		}
+	}
+}

@@ -68,8 +68,12 @@ func Install(ctx context.Context, o Options) ([]Change, error) {
 	if masked(o.Root, o.unitName()) {
 		return nil, fault.New(fault.Usage, "run systemctl unmask "+o.unitName()+", with --root for an image that is mounted", "%s%s is masked: nodeadm would not run at boot", unitDir, o.unitName())
 	}
-	var changes []Change
-	for _, e := range o.contents(program, v) {
+	entries := o.contents(program, v)
+	changes, err := removeAll(o.Root, unfinished(o.Root, entries))
+	if err != nil {
+		return changes, err
+	}
+	for _, e := range entries {
 		if ctx.Err() != nil {
 			return changes, fault.New(fault.Disk, "run it again: what is in place stays", "stopped before all was installed: %w", ctx.Err())
 		}
@@ -79,8 +83,14 @@ func Install(ctx context.Context, o Options) ([]Change, error) {
 			return changes, fault.New(fault.Disk, "mend that and run it again: what is in place stays", "%w", err)
 		}
 	}
-	for _, path := range o.superseded(v) {
-		host, err := o.Root.Target(path)
+	gone, err := removeAll(o.Root, o.superseded(v))
+	return append(changes, gone...), err
+}
+
+// removeAll removes files and links.
+func removeAll(root rootfs.Root, paths []string) (changes []Change, err error) {
+	for _, path := range paths {
+		host, err := root.Target(path)
 		if err == nil {
 			err = os.Remove(host)
 		}
@@ -94,6 +104,23 @@ func Install(ctx context.Context, o Options) ([]Change, error) {
 		changes = append(changes, Change{path, action})
 	}
 	return changes, nil
+}
+
+// unfinished are files that an install which was killed had not put in place.
+func unfinished(root rootfs.Root, entries []entry) (paths []string) {
+	dirs := map[string]bool{}
+	for _, e := range entries {
+		dirs[filepath.Dir(e.path)] = true
+	}
+	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
+		found, _ := root.Glob(dir + "/" + atomicfile.Unfinished) // what cannot be read is refused where it is written to
+		for _, path := range found {
+			if isFile(root, path) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
 }
 
 // superseded is what an earlier install, an earlier nodeadm or AWS's own left in
