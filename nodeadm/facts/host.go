@@ -310,7 +310,9 @@ func askVersion(ctx context.Context, root rootfs.Root, paths []string) (out, pat
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // a cold EBS volume pages slowly
 	defer cancel()
-	answer, err := exec.CommandContext(ctx, program, "--version").Output()
+	cmd := exec.CommandContext(ctx, program, "--version")
+	cmd.WaitDelay = time.Second // what a script has started holds on to the output
+	answer, err := cmd.Output()
 	if err != nil {
 		return "", path, fmt.Errorf("%s --version: %w", path, err)
 	}

@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -57,6 +59,21 @@ func host(t *testing.T, r HostRequest) (Host, []string, error) {
 		r.Machine = &Machine{CPUs: 4}
 	}
 	return GatherHost(t.Context(), r)
+}
+
+// A program that does not answer is waited for no longer than it may take, also
+// where it is a script and what that has started lives on.
+func TestVersionsInTime(t *testing.T) {
+	root := image(t, map[string]string{"/usr/bin/kubelet": "#!/bin/sh\nsleep 10\necho Kubernetes v1.34.4\n"})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if v, _, err := Versions(ctx, root); v != "" || err == nil {
+		t.Errorf("%q, %v", v, err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
 }
 
 func TestVersions(t *testing.T) {
