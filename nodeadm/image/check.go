@@ -362,10 +362,13 @@ func checkDisks(root rootfs.Root, _ versions) (string, string) {
 }
 
 // checkKubeletEnabled: kubelet that starts before nodeadm has been there fails,
-// and what it logs misleads.
+// and what it logs misleads. One that is masked never starts.
 func checkKubeletEnabled(root rootfs.Root, _ versions) (string, string) {
-	if link(root, wants("multi-user.target", layout.KubeletService)) != "" && !root.Exists(layout.Kubeconfig) {
-		return layout.KubeletService + " is enabled, and there is no kubeconfig: it would start before nodeadm has made one", "systemctl disable " + layout.KubeletService + "; nodeadm enables it"
+	if masked(root, layout.KubeletService) {
+		return unitDir + layout.KubeletService + " is masked: nodeadm cannot start kubelet", "systemctl unmask " + layout.KubeletService
+	}
+	if links := enabling(root, layout.KubeletService); len(links) > 0 && !root.Exists(layout.Kubeconfig) {
+		return strings.Join(links, ", ") + ": kubelet is enabled, and there is no kubeconfig: it would start before nodeadm has made one", "systemctl disable " + layout.KubeletService + "; nodeadm enables it"
 	}
 	return "", ""
 }

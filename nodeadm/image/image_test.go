@@ -196,6 +196,11 @@ func TestCheck(t *testing.T) {
 		{"kubelet-enabled", func(r string) error {
 			return os.Symlink("/usr/lib/systemd/system/kubelet.service", r+"/etc/systemd/system/multi-user.target.wants/kubelet.service")
 		}, "would start before nodeadm"},
+		{"kubelet-enabled", func(r string) error {
+			os.MkdirAll(r+"/etc/systemd/system/graphical.target.requires", 0o755)
+			return os.Symlink("/usr/lib/systemd/system/kubelet.service", r+"/etc/systemd/system/graphical.target.requires/kubelet.service")
+		}, "/etc/systemd/system/graphical.target.requires/kubelet.service: kubelet is enabled"},
+		{"kubelet-enabled", func(r string) error { return os.Symlink("/dev/null", r+"/etc/systemd/system/kubelet.service") }, "kubelet.service is masked"},
 		{"program", func(r string) error { return os.Truncate(r+layout.Program, 0) }, "nodeadm is empty"},
 		{"program", func(r string) error { return os.Chmod(r+layout.Program, 0o644) }, "nodeadm is not executable"},
 		{"program", func(r string) error { return os.WriteFile(r+layout.Program, []byte("nodeadn"), 0o755) }, "is not the nodeadm that looks at it"},
