@@ -14,5 +14,21 @@ remove | 0)
 			systemctl stop "$unit" || :
 		fi
 	done
+	# What nodeadm image install has put there beside: links to the program, in
+	# place of scripts that come back, and the second unit with its preset.
+	for script in /etc/eks/bootstrap.sh /etc/eks/max-pods-calculator.sh; do
+		if [ "$(readlink "$script")" = /usr/bin/nodeadm ]; then
+			if [ -f "$script.before-nodeadm" ]; then
+				mv -f "$script.before-nodeadm" "$script"
+			else
+				rm -f "$script"
+			fi
+		fi
+	done
+	for file in /etc/systemd/system/nodeadm-after-scripts.service /etc/systemd/system-preset/90-nodeadm.preset; do
+		if [ -f "$file" ] && ! [ -L "$file" ]; then
+			rm -f "$file"
+		fi
+	done
 	;;
 esac

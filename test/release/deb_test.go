@@ -53,6 +53,16 @@ func TestDeb(t *testing.T) {
 	const afterScripts = "/etc/systemd/system/nodeadm-after-scripts.service"
 	m.WriteFile(afterScripts, machine.File{Source: machine.Source(t, "systemd/nodeadm-after-scripts.service")})
 	m.MustRun(ctx, "systemctl", "enable", "nodeadm-after-scripts.service")
+	m.WriteFile("/etc/systemd/system-preset/90-nodeadm.preset", machine.File{Source: machine.Source(t, "systemd/90-nodeadm-after-scripts.preset")})
+	// Nor are its links. Of the scripts only one stood there before.
+	const script, kept = "/etc/eks/bootstrap.sh", "/etc/eks/bootstrap.sh.before-nodeadm"
+	m.WriteFile(kept, machine.File{Content: "AWS's\n"})
+	m.MustRun(ctx, "ln", "-s", "/usr/bin/nodeadm", script)
+	m.MustRun(ctx, "ln", "-s", "/usr/bin/nodeadm", "/etc/eks/max-pods-calculator.sh")
+	install()
+	if got := m.MustRun(ctx, "readlink", script); got != "/usr/bin/nodeadm\n" {
+		t.Errorf("after an update, %s leads to %s", script, got)
+	}
 
 	const document = "/etc/eks/nodeadm.d/10-node.yaml"
 	m.WriteFile(document, machine.File{Content: "apiVersion: node.eks.aws/v1alpha1\n"})
@@ -60,9 +70,11 @@ func TestDeb(t *testing.T) {
 	if got := m.MustRun(ctx, "systemctl", "show", "--property=LoadState,ActiveState", "nodeadm.service"); got != "LoadState=not-found\nActiveState=inactive\n" {
 		t.Errorf("after removal: %s", got)
 	}
-	m.MustRun(ctx, "rm", afterScripts)
+	if got := m.MustRun(ctx, "cat", script); got != "AWS's\n" {
+		t.Errorf("after removal, %s is %q", script, got)
+	}
 	after := state(ctx, m) // with no link left, of either unit
-	want := append([]string{"/etc/eks d 755\n", "/etc/eks/nodeadm.d d 755\n", document + " f 644\n"}, before.files...)
+	want := append([]string{"/etc/eks d 755\n", "/etc/eks/nodeadm.d d 755\n", script + " f 644\n", "/etc/systemd/system-preset d 755\n", document + " f 644\n"}, before.files...)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, after.files); diff != "" {
 		t.Errorf("after removal (-want +got):\n%s", diff)
