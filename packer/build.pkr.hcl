@@ -4,8 +4,11 @@
 locals {
   # Not executed but read, since some images mount /tmp noexec.
   as_root = "sudo env {{ .Vars }} bash -e {{ .Path }}"
-  # The suffix says what kind of package it is.
-  package = "/tmp/${basename(var.nodeadm_package)}"
+  # The suffix says what kind of package it is, and what for. A variable's
+  # validation knows no other variable: that there is no such file ends it here.
+  other_arch = lookup({ amd64 = "arm64", arm64 = "amd64" }, var.arch, "")
+  for_other  = length(split("_${local.other_arch}.", basename(var.nodeadm_package))) > 1
+  package    = local.for_other ? file("nodeadm_package for ${local.other_arch}, where arch is ${var.arch}") : "/tmp/${basename(var.nodeadm_package)}"
 }
 
 build {
@@ -47,7 +50,7 @@ build {
   # An image that lacks something is not made. Cleaning comes last: with the
   # instance's keys goes the way to log in again.
   provisioner "shell" {
-    inline          = ["rm ${local.package}", "nodeadm image check", "nodeadm image clean"]
+    inline          = ["rm '${local.package}'", "nodeadm image check", "nodeadm image clean"]
     execute_command = local.as_root
   }
 }

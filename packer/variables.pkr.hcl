@@ -8,6 +8,11 @@ variable "nodeadm_package" {
     condition     = length([for suffix in [".deb", ".rpm", ".tar.gz"] : suffix if trimsuffix(var.nodeadm_package, suffix) != var.nodeadm_package]) == 1
     error_message = "Nodeadm_package has to be a .deb, .rpm or .tar.gz that make release made."
   }
+  # It has that name on the instance, where shells read it.
+  validation {
+    condition     = trim(basename(var.nodeadm_package), "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~+-") == ""
+    error_message = "Nodeadm_package has to have a name of letters, digits and ._~+- only."
+  }
 }
 
 variable "nodeadm_sha256" {

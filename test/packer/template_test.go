@@ -4,6 +4,8 @@ package packer
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +73,13 @@ func TestValidate(t *testing.T) {
 	if err != nil || strings.Count(string(out), "  amazon-ebs.") != len(sources) {
 		t.Errorf("inspect: %v\n%s", err, out)
 	}
+	copied := func(name string) string {
+		path := filepath.Join(filepath.Dir(pkg), name)
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	for _, broken := range []struct{ name, value, says string }{
 		{"nodeadm_sha256", "0123", "Nodeadm_sha256 has to be"},
 		{"nodeadm_sha256", strings.Repeat("z", 64), "Nodeadm_sha256 has to be"},
@@ -85,6 +94,9 @@ func TestValidate(t *testing.T) {
 		{"kubelet_url", "https://example.com", "Kubelet_url has to be"},
 		{"nodeadm_package", filepath.Join(templates, "../README.md"), "Nodeadm_package has to be"},
 		{"nodeadm_package", pkg + "x", "Nodeadm_package has to be"},
+		{"nodeadm_package", copied("nodeadm 1.deb"), "Nodeadm_package has to have a name"},
+		{"nodeadm_package", copied("nodeadm;id.deb"), "Nodeadm_package has to have a name"},
+		{"nodeadm_package", copied("nodeadm_1.2.0_linux_arm64.deb"), "nodeadm_package for arm64"},
 		{"nodeadm_package", "x" + filepath.Base(pkg), "no such file or directory"},
 		{"arch", "x86_64", "Arch has to be"},
 		{"kubelet_version", "1.34.4", "kubelet_version"},
@@ -94,7 +106,7 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%s=%s: %v, without %q\n%s", broken.name, broken.value, err, broken.says, out)
 		}
 	}
-	for _, good := range []string{"nodeadm_sha256=" + strings.ToUpper(sum), "kubernetes_version=1.34.12"} {
+	for _, good := range []string{"nodeadm_sha256=" + strings.ToUpper(sum), "kubernetes_version=1.34.12", "nodeadm_package=" + copied("nodeadm_0.0.0~git2026.1+dirty_linux_amd64.deb")} {
 		if out, err := validate("-var=" + good); err != nil {
 			t.Errorf("%s: %v\n%s", good, err, out)
 		}
@@ -120,5 +132,38 @@ func TestScripts(t *testing.T) {
 	}
 	if out, err := exec.Command("shellcheck", append([]string{"--enable=quote-safe-variables"}, scripts...)...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A kubelet that is another than was said is not put in place, by its checksum
+// or by what it says.
+func TestKubeletScript(t *testing.T) {
+	text, err := os.ReadFile(machine.Source(t, "packer/scripts/kubelet.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const program = "#!/bin/sh\necho Kubernetes v1.34.4-eks-abc\n"
+	for _, test := range []struct {
+		name, version, sum string
+		installed          bool
+	}{
+		{"as was said", "1.34.4", fmt.Sprintf("%x", sha256.Sum256([]byte(program))), true},
+		{"another version", "1.34.5", fmt.Sprintf("%x", sha256.Sum256([]byte(program))), false},
+		{"another file", "1.34.4", strings.Repeat("0", 64), false},
+	} {
+		dir, source := t.TempDir(), filepath.Join(t.TempDir(), "kubelet")
+		if err := os.WriteFile(source, []byte(program), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("bash", "-c", strings.ReplaceAll(string(text), "/usr/bin/", dir+"/"))
+		cmd.Env = append(os.Environ(), "KUBELET_URL=file://"+source, "KUBELET_SHA256="+test.sum, "KUBERNETES_VERSION="+test.version)
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != test.installed {
+			t.Errorf("%s: %v\n%s", test.name, err, out)
+		}
+		left, err := filepath.Glob(filepath.Join(dir, "*"))
+		if want := test.installed; err != nil || (len(left) > 0) != want || want && !slices.Equal(left, []string{filepath.Join(dir, "kubelet")}) {
+			t.Errorf("%s: %v, %v", test.name, left, err)
+		}
 	}
 }
