@@ -533,7 +533,7 @@ func TestInstallOverAWS(t *testing.T) {
 		"nodeadm-reconcile.service": "[Service]\nExecStart=/usr/bin/nodeadm reconcile\n",
 		"custom.service":            "[Service]\nExecStart=/usr/bin/nodeadm init \\\n  --config-cache=/run/x\n",
 		"mine.service":              "[Service]\nExecStart=/usr/bin/nodeadm doctor\n",
-		"nodeadm-mine.service":      "[Service]\nExecStart=/usr/bin/true\n",
+		"nodeadm-mine.service":      "[Service]\nExecStart=/usr/bin/nodeadm status\n",
 		"nodeadm-changed.service":   "[Service]\nExecStart=/usr/bin/nodeadm init --skip run\n",
 	}
 	for name, text := range units {

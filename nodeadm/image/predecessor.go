@@ -10,15 +10,19 @@ import (
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
-// predecessorFlags are those of AWS's nodeadm that this one does not have.
-var predecessorFlags = []string{"--skip", "-s", "--config-cache", "--daemon", "-d", "--development", "--console"}
+// predecessorUnits are those that AWS's images bring, and predecessorFlags the
+// flags that only AWS's nodeadm has.
+var (
+	predecessorUnits = []string{"nodeadm-config.service", "nodeadm-run.service", "nodeadm-reconcile.service"}
+	predecessorFlags = []string{"--skip", "-s", "--config-cache", "--daemon", "-d", "--development", "--console"}
+)
 
 // predecessors are the links that enable units of AWS's nodeadm: they would run
 // this program, and fail, or be at work on the same node.
 func predecessors(root rootfs.Root) (links []string) {
 	for _, link := range enabling(root, "*.service") {
 		unit := path.Base(link)
-		if unit == path.Base(layout.Nodeadm) || unit == path.Base(layout.NodeadmAfterScripts) || masked(root, unit) {
+		if masked(root, unit) {
 			continue
 		}
 		if slices.ContainsFunc(commands(root, link), func(words []string) bool { return forPredecessor(unit, words) }) {
@@ -42,7 +46,7 @@ func forPredecessor(unit string, words []string) bool {
 	if len(words) == 0 || strings.TrimLeft(words[0], "-@:+!|") != layout.Program {
 		return false
 	}
-	return strings.HasPrefix(unit, "nodeadm-") || slices.ContainsFunc(words[1:], func(word string) bool {
+	return slices.Contains(predecessorUnits, unit) || slices.ContainsFunc(words[1:], func(word string) bool {
 		flag, _, _ := strings.Cut(word, "=")
 		return slices.Contains(predecessorFlags, flag)
 	})
@@ -53,7 +57,7 @@ func commands(root rootfs.Root, unit string) (commands [][]string) {
 	dropIns, _ := root.Glob(unitDir + path.Base(unit) + ".d/*.conf")
 	for _, file := range append([]string{unit}, dropIns...) {
 		data, _ := root.ReadFile(file)
-		parsed, _ := parse.ParseUnit(data) // one that systemd cannot read either runs nothing
+		parsed, _ := parse.ParseUnit(data) // a broken one is none that AWS's image brought
 		for _, section := range parsed.Sections {
 			for _, d := range section.Directives {
 				switch {
