@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -191,12 +190,8 @@ func checkModules(root rootfs.Root, _ versions) (string, string) {
 
 // lists tells whether a list of modules, one path a line, names one.
 func lists(root rootfs.Root, file, module string) bool {
-	data, err := root.ReadFile(file)
-	if err != nil {
-		return false
-	}
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		path, _, _ := strings.Cut(lines.Text(), ":")
+	for _, line := range lines(root, file) {
+		path, _, _ := strings.Cut(line, ":")
 		name, _, _ := strings.Cut(filepath.Base(path), ".ko")
 		if strings.ReplaceAll(name, "-", "_") == module {
 			return true
@@ -322,9 +317,10 @@ func checkVersions(root rootfs.Root, asked versions) (string, string) {
 	return "", ""
 }
 
-// checkSettings wants every line of install's, and that it counts; a run may have
-// written more.
+// checkSettings wants every line of install's, and that no file which is read
+// later says otherwise; a run may have written more.
 func checkSettings(root rootfs.Root, v versions) (string, string) {
+	have := settings(root)
 	for _, e := range installed(root).contents(nil, v) {
 		if !slices.Contains([]string{layout.SysctlConfig, layout.NetworkSysctl, layout.ModulesLoad}, e.path) {
 			continue
@@ -334,16 +330,17 @@ func checkSettings(root rootfs.Root, v versions) (string, string) {
 			return e.path + " is missing", again
 		}
 		has := strings.Split(string(data), "\n")
-		for line := range strings.SplitSeq(string(e.data), "\n") {
-			if !strings.HasPrefix(line, "#") && !slices.Contains(has, line) {
+		for _, line := range strings.Split(string(e.data), "\n") {
+			if strings.HasPrefix(line, "#") {
+				continue
+			}
+			if !slices.Contains(has, line) {
 				return fmt.Sprintf("%s does not say %s", e.path, line), again
 			}
-		}
-		if e.path == layout.ModulesLoad {
-			continue
-		}
-		if what, remedy := overridden(root, e); what != "" {
-			return what, remedy
+			name, value, found := strings.Cut(line, " = ")
+			if last := have[settingName(name)]; found && last.value != value {
+				return last.file + " says " + name + " = " + last.value + ", and is read after " + e.path, "take that out of " + last.file + ", or make it " + value
+			}
 		}
 	}
 	return "", ""

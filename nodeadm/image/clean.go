@@ -66,19 +66,18 @@ func patterns(root rootfs.Root) []string {
 	return patterns
 }
 
-// homes are the directories of users, as patterns: the usual ones, and what
-// /etc/passwd names elsewhere.
+// homes are the directories of users, as patterns: the usual ones, and those that
+// /etc/passwd names.
 func homes(root rootfs.Root) []string {
 	homes := []string{"/root", "/home/*"}
 	data, _ := root.ReadFile("/etc/passwd")
-	for line := range strings.Lines(string(data)) {
+	for _, line := range strings.Split(string(data), "\n") {
 		f := strings.Split(line, ":")
 		if len(f) < 6 || !strings.HasPrefix(f[5], "/") || strings.ContainsAny(f[5], `*?[\`) {
 			continue
 		}
-		home := path.Clean(f[5])
-		if usual, _ := path.Match("/home/*", home); !usual && !slices.Contains(homes, home) && root.Exists(home) {
-			homes = append(homes, home)
+		if root.Exists(f[5]) {
+			homes = append(homes, f[5])
 		}
 	}
 	return homes

@@ -575,7 +575,7 @@ func TestInstallMendsOwner(t *testing.T) {
 	if err := os.Chown(string(root)+layout.Program, 1000, 1000); err != nil {
 		t.Fatal(err)
 	}
-	if findings := Check(context.Background(), o); len(findings) != 1 || !strings.Contains(findings[0].What, "belongs to the user with the number 1000") {
+	if findings := Check(context.Background(), o); len(findings) != 1 || !strings.Contains(findings[0].What, "is not root's") {
 		t.Errorf("%v", findings)
 	}
 	changes, err := Install(context.Background(), o)

@@ -108,14 +108,10 @@ func removeAll(root rootfs.Root, paths []string) (changes []Change, err error) {
 
 // unfinished are files that an install which was killed had not put in place.
 func unfinished(root rootfs.Root, entries []entry) (paths []string) {
-	dirs := map[string]bool{}
 	for _, e := range entries {
-		dirs[filepath.Dir(e.path)] = true
-	}
-	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
-		found, _ := root.Glob(dir + "/" + atomicfile.Unfinished) // what cannot be read is refused where it is written to
+		found, _ := root.Glob(filepath.Dir(e.path) + "/" + atomicfile.Unfinished) // what cannot be read is refused where it is written to
 		for _, path := range found {
-			if isFile(root, path) {
+			if isFile(root, path) && !slices.Contains(paths, path) {
 				paths = append(paths, path)
 			}
 		}

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -11,15 +10,13 @@ import (
 )
 
 // configFiles are the *.conf in a kind of directory, as systemd and kmod read
-// them: by name, and of two with one name the one in the first directory.
+// them: by name, and of two with one name the one in the last directory.
 func configFiles(root rootfs.Root, kind string) (paths []string) {
 	byName := map[string]string{}
-	for _, dir := range []string{"/etc/", "/run/", "/usr/local/lib/", "/usr/lib/", "/lib/"} {
+	for _, dir := range []string{"/lib/", "/usr/lib/", "/usr/local/lib/", "/run/", "/etc/"} {
 		found, _ := root.Glob(dir + kind + "/*.conf") // where it leads nowhere there are none
 		for _, file := range found {
-			if _, hidden := byName[path.Base(file)]; !hidden {
-				byName[path.Base(file)] = file
-			}
+			byName[path.Base(file)] = file
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
@@ -28,12 +25,12 @@ func configFiles(root rootfs.Root, kind string) (paths []string) {
 	return paths
 }
 
-// lines are those of a configuration file that say something; what cannot
-// be read, such as a link to /dev/null, says nothing.
+// lines are those of a configuration file that say something, continued ones
+// joined; what cannot be read, such as a link to /dev/null, says nothing.
 func lines(root rootfs.Root, path string) (lines []string) {
 	data, _ := root.ReadFile(path)
-	for line := range strings.Lines(string(data)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.ContainsAny(line[:1], "#;") {
+	for _, line := range strings.Split(strings.ReplaceAll(string(data), "\\\n", " "), "\n") {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' && line[0] != ';' {
 			lines = append(lines, line)
 		}
 	}
@@ -70,28 +67,15 @@ func settingName(name string) string {
 	return name
 }
 
-// overridden finds a file that has another setting than install's, and the last
-// word.
-func overridden(root rootfs.Root, wanted entry) (what, remedy string) {
-	have := settings(root)
-	for line := range strings.Lines(string(wanted.data)) {
-		name, value, found := strings.Cut(strings.TrimSpace(line), " = ")
-		if has := have[settingName(name)]; found && has.value != value {
-			return fmt.Sprintf("%s says %s = %s, and is read after %s", has.file, name, has.value, wanted.path), "take that out of " + has.file + ", or make it " + value
-		}
-	}
-	return "", ""
-}
-
 // barred tells of modules that modprobe.d keeps from being loaded.
 func barred(root rootfs.Root, modules []string) string {
 	for _, file := range configFiles(root, "modprobe.d") {
 		for _, line := range lines(root, file) {
-			words := strings.Fields(line)
-			if len(words) < 2 || !slices.Contains(modules, strings.ReplaceAll(words[1], "-", "_")) {
+			words := append(strings.Fields(line), "", "", "")
+			if !slices.Contains(modules, strings.ReplaceAll(words[1], "-", "_")) {
 				continue
 			}
-			if words[0] == "blacklist" || words[0] == "install" && len(words) > 2 && slices.Contains([]string{"true", "false"}, path.Base(words[2])) {
+			if program := path.Base(words[2]); words[0] == "blacklist" || words[0] == "install" && (program == "true" || program == "false") {
 				return file + " keeps the module " + words[1] + " from being loaded: " + line
 			}
 		}

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +26,7 @@ func resolved(root rootfs.Root) rootfs.Root {
 // in a chroot.
 func mounts() (mounts []string) {
 	data, _ := os.ReadFile(mountInfo)
-	for line := range strings.Lines(string(data)) {
+	for _, line := range strings.Split(string(data), "\n") {
 		if f := strings.Fields(line); len(f) > 4 {
 			mounts = append(mounts, strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(f[4]))
 		}
@@ -46,25 +45,16 @@ func (c *cleaning) mounted(host string) (is, known bool) {
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
-// mountIn is a mount point at a path or below it, "" if there is none.
-func (c *cleaning) mountIn(host string) (found string) {
+// mountIn is a mount point at a path or, where /proc tells them, below it; "" if
+// there is none.
+func (c *cleaning) mountIn(host string) string {
+	if is, _ := c.mounted(host); is {
+		return host
+	}
 	for _, mount := range c.mounts {
-		if mount == host || strings.HasPrefix(mount, host+"/") {
+		if strings.HasPrefix(mount, host+"/") {
 			return mount
 		}
 	}
-	if c.mounts != nil {
-		return ""
-	}
-	filepath.WalkDir(host, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // removing it will say so
-		}
-		if is, _ := c.mounted(path); is {
-			found = path
-			return filepath.SkipAll
-		}
-		return nil
-	})
-	return found
+	return ""
 }

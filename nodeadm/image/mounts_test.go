@@ -71,15 +71,17 @@ func TestCleanLeavesMountedTmp(t *testing.T) {
 }
 
 func TestPlanRefusesMounted(t *testing.T) {
-	for _, noProc := range []bool{false, true} {
-		root, _ := image(t)
-		volume := filepath.Join(string(root), "var/lib/kubelet/pods/uid/volumes/data")
-		bind(t, t.TempDir(), volume)
-		if noProc {
-			withoutMountInfo(t)
-		}
-		if _, err := Plan(root); err == nil || !strings.Contains(err.Error(), volume+" is mounted") {
-			t.Errorf("without /proc %t: %v", noProc, err)
-		}
+	for path, noProc := range map[string]bool{"var/lib/kubelet/pods/uid/volumes/data": false, "var/lib/kubelet/pods/uid": true} {
+		t.Run(path, func(t *testing.T) {
+			root, _ := image(t)
+			volume := filepath.Join(string(root), path)
+			bind(t, t.TempDir(), volume)
+			if noProc {
+				withoutMountInfo(t)
+			}
+			if _, err := Plan(root); err == nil || !strings.Contains(err.Error(), volume+" is mounted") {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
-	parse "github.com/eks-bootstrap/nodeadm/internal/systemd"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/layout"
 )
 
@@ -21,11 +20,7 @@ var (
 // this program, and fail, or be at work on the same node.
 func predecessors(root rootfs.Root) (links []string) {
 	for _, link := range enabling(root, "*.service") {
-		unit := path.Base(link)
-		if masked(root, unit) {
-			continue
-		}
-		if slices.ContainsFunc(commands(root, link), func(words []string) bool { return forPredecessor(unit, words) }) {
+		if forPredecessor(root, link) && !masked(root, path.Base(link)) {
 			links = append(links, link)
 		}
 	}
@@ -33,42 +28,34 @@ func predecessors(root rootfs.Root) (links []string) {
 }
 
 // enabling are the links by which units are started with others.
-func enabling(root rootfs.Root, unit string) (links []string) {
-	for _, kind := range []string{"wants", "requires"} {
-		found, _ := root.Glob(unitDir + "*." + kind + "/" + unit) // a link to nothing enables nothing
-		links = append(links, found...)
-	}
-	return links
+func enabling(root rootfs.Root, unit string) []string {
+	wants, _ := root.Glob(unitDir + "*.wants/" + unit) // a link to nothing enables nothing
+	requires, _ := root.Glob(unitDir + "*.requires/" + unit)
+	return append(wants, requires...)
 }
 
-// forPredecessor tells of a command line that is meant for AWS's nodeadm.
-func forPredecessor(unit string, words []string) bool {
-	if len(words) == 0 || strings.TrimLeft(words[0], "-@:+!|") != layout.Program {
-		return false
-	}
-	return slices.Contains(predecessorUnits, unit) || slices.ContainsFunc(words[1:], func(word string) bool {
-		flag, _, _ := strings.Cut(word, "=")
-		return slices.Contains(predecessorFlags, flag)
-	})
-}
-
-// commands are what a unit runs, its drop-ins in /etc included.
-func commands(root rootfs.Root, unit string) (commands [][]string) {
+// forPredecessor tells of a unit that is meant for AWS's nodeadm, by what it runs
+// with its drop-ins in /etc.
+func forPredecessor(root rootfs.Root, unit string) (found bool) {
 	dropIns, _ := root.Glob(unitDir + path.Base(unit) + ".d/*.conf")
 	for _, file := range append([]string{unit}, dropIns...) {
-		data, _ := root.ReadFile(file)
-		parsed, _ := parse.ParseUnit(data) // a broken one is none that AWS's image brought
-		for _, section := range parsed.Sections {
-			for _, d := range section.Directives {
-				switch {
-				case section.Name != "Service" || d.Key != "ExecStart":
-				case d.Value == "":
-					commands = nil
-				default:
-					commands = append(commands, parse.ParseWords(d.Value))
-				}
+		for _, line := range lines(root, file) {
+			key, command, _ := strings.Cut(line, "=")
+			if strings.TrimSpace(key) == "ExecStart" { // an empty one takes those before it back
+				words := strings.Fields(command)
+				found = len(words) > 0 && (found || predecessorRuns(path.Base(unit), words))
 			}
 		}
 	}
-	return commands
+	return found
+}
+
+func predecessorRuns(unit string, words []string) bool {
+	if strings.TrimLeft(words[0], "-@:+!|") != layout.Program {
+		return false
+	}
+	return slices.Contains(predecessorUnits, unit) || slices.ContainsFunc(words, func(word string) bool {
+		flag, _, _ := strings.Cut(word, "=")
+		return slices.Contains(predecessorFlags, flag)
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -39,7 +38,7 @@ func machineOf(root rootfs.Root, path string) uint16 {
 // one, which is the node's nodeadm. A script is of any.
 func foreign(root rootfs.Root, path string) string {
 	if machine := machineOf(root, path); machine != 0 && machine != machines[runtime.GOARCH] {
-		return fmt.Sprintf("%s is not built for %s, as nodeadm is", path, runtime.GOARCH)
+		return path + " is not built for " + runtime.GOARCH + ", as nodeadm is"
 	}
 	return ""
 }
@@ -62,24 +61,23 @@ func unlikeSelf(root rootfs.Root, self string) string {
 	if what, _ := executable("nodeadm", again, layout.Program)(root, versions{}); what != "" {
 		return what
 	}
-	host, err := root.Resolve(layout.Program, true)
-	if err != nil {
-		return err.Error()
-	}
-	info, err := os.Stat(host)
+	info, err := stat(root, layout.Program)
 	switch {
 	case err != nil:
 		return err.Error()
 	case info.Mode().Perm()&0o022 != 0:
 		return layout.Program + " can be written by others than its owner"
 	case !ours(info):
-		return fmt.Sprintf("%s belongs to the user with the number %d", layout.Program, atomicfile.OwnerOf(info).UID)
+		return layout.Program + " is not root's"
 	case self == "":
 		return ""
 	}
-	if same, err := sameContent(host, info, self); err != nil {
+	data, err := root.ReadFile(layout.Program)
+	own, errOwn := os.ReadFile(self)
+	if err := errors.Join(err, errOwn); err != nil {
 		return err.Error()
-	} else if !same {
+	}
+	if !bytes.Equal(data, own) {
 		return layout.Program + " is not the nodeadm that looks at it"
 	}
 	return ""
@@ -90,16 +88,4 @@ func unlikeSelf(root rootfs.Root, self string) string {
 func ours(info os.FileInfo) bool {
 	uid := atomicfile.OwnerOf(info).UID
 	return uid == 0 || uid == os.Geteuid()
-}
-
-// sameContent compares a file with another. On the instance itself it is the one
-// that runs, and need not be read.
-func sameContent(host string, info os.FileInfo, other string) (bool, error) {
-	otherInfo, err := os.Stat(other)
-	if err != nil || os.SameFile(info, otherInfo) || info.Size() != otherInfo.Size() {
-		return err == nil && os.SameFile(info, otherInfo), err
-	}
-	data, err := os.ReadFile(host)
-	otherData, errOther := os.ReadFile(other)
-	return bytes.Equal(data, otherData), errors.Join(err, errOther)
 }
