@@ -14,7 +14,7 @@ import (
 // mountInfo is where the kernel lists mount points, except to a test.
 var mountInfo = "/proc/self/mountinfo"
 
-// resolved is a root by the name that the kernel has for it, and its mounts.
+// resolved is a root by the name that the kernel has for it.
 func resolved(root rootfs.Root) rootfs.Root {
 	if real, err := filepath.EvalSymlinks(string(root)); err == nil {
 		return rootfs.Root(real)
