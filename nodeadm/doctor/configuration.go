@@ -79,6 +79,9 @@ func configFound(_ context.Context, p *patient) Finding {
 
 func configStrict(_ context.Context, p *patient) Finding {
 	wanted, err := p.wanted()
+	if errors.Is(err, errNothingWanted) { // config-found has judged that
+		return skipped("there is no configuration in user data or /etc/eks/nodeadm.d")
+	}
 	if err == nil {
 		version, versionErr := p.version()
 		if versionErr == nil {

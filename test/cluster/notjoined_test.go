@@ -21,6 +21,7 @@ func TestNotJoined(t *testing.T) {
 	c.MapRole(ctx, Role, byName)
 	n := c.StartNode(NodeOptions{Kubelet: "1.36"})
 	n.WaitBooted(ctx)
+	n.Import(ctx, "602401143452.dkr.ecr.eu-west-1.amazonaws.com/eks/pause:3.5")
 	n.WriteFile("/etc/kubernetes/joins.yaml", machine.File{Content: c.document()})
 	// Something that listens and is no API server.
 	n.WriteFile("/etc/systemd/system/other.service", machine.File{Content: "[Service]\nExecStart=/usr/bin/python3 -m http.server --bind 127.0.0.1 8080\n"})
@@ -37,17 +38,18 @@ func TestNotJoined(t *testing.T) {
 		breaks, mends func()
 		cause         []string
 		remedy        []string
+		doctor        string // which check names the cause, without user data to compare with
 	}{
 		// The first: later ones find a node that has joined in between.
 		{"a kubelet that does not register", Endpoint, c.CA, "--register-node=false", none, none,
-			[]string{"kubelet has not registered the node " + n.Name()}, []string{"journalctl -u kubelet.service"}},
+			[]string{"kubelet has not registered the node " + n.Name()}, []string{"journalctl -u kubelet.service"}, "node-registered"},
 		{"a CA of another cluster", Endpoint, other, "", none, none,
-			[]string{"not signed by the"}, []string{"describe-cluster", "certificateAuthority"}},
+			[]string{"not signed by the"}, []string{"describe-cluster", "certificateAuthority"}, "tls-ca"},
 		{"an endpoint that does not exist", "https://ffff.gr7.eu-west-1.eks.amazonaws.com", c.CA, "",
 			func() { n.answerNXDOMAIN(ctx) }, none,
-			[]string{"ffff.gr7.eu-west-1.eks.amazonaws.com", "does not exist"}, []string{"endpoint"}},
+			[]string{"ffff.gr7.eu-west-1.eks.amazonaws.com", "does not exist"}, []string{"endpoint"}, "endpoint-resolves"},
 		{"an endpoint where nobody listens", "https://" + Address + ":6443", c.CA, "", none, none,
-			[]string{Address + ":6443", "refused"}, []string{"endpoint"}},
+			[]string{Address + ":6443", "refused"}, []string{"endpoint"}, "tcp-443"},
 		{"an endpoint behind a firewall", Endpoint, c.CA, "",
 			func() {
 				c.MustRun(ctx, "iptables", "-I", "INPUT", "-i", "vpc", "-p", "tcp", "--dport", "443", "-j", "DROP")
@@ -55,19 +57,19 @@ func TestNotJoined(t *testing.T) {
 			func() {
 				c.MustRun(ctx, "iptables", "-D", "INPUT", "-i", "vpc", "-p", "tcp", "--dport", "443", "-j", "DROP")
 			},
-			[]string{"does not answer"}, []string{"security group", "443"}},
+			[]string{"does not answer"}, []string{"security group", "443"}, "tcp-443"},
 		{"an endpoint that is something else", "https://127.0.0.1:8080", c.CA, "", none, none,
-			[]string{"127.0.0.1:8080", "TLS"}, []string{"endpoint"}},
+			[]string{"127.0.0.1:8080", "TLS"}, []string{"endpoint"}, "tls-ca"},
 		{"a role that nobody mapped", Endpoint, c.CA, "",
 			func() { c.MapRole(ctx, "SomebodyElse", byName) },
 			func() { c.MapRole(ctx, Role, byName) },
-			[]string{"401", "arn:aws:iam::111111111111:role/" + Role}, []string{"aws eks create-access-entry --cluster-name ironman-2022 --principal-arn arn:aws:iam::111111111111:role/" + Role, "rolearn: arn:aws:iam::111111111111:role/" + Role}},
+			[]string{"401", "arn:aws:iam::111111111111:role/" + Role}, []string{"aws eks create-access-entry --cluster-name ironman-2022 --principal-arn arn:aws:iam::111111111111:role/" + Role, "rolearn: arn:aws:iam::111111111111:role/" + Role}, "api-auth"},
 		{"a name that is not the instance's", Endpoint, c.CA, "--hostname-override=blue-node", none, none,
-			[]string{"system:node:" + n.Name(), "blue-node"}, []string{"--hostname-override"}},
+			[]string{"system:node:" + n.Name(), "blue-node"}, []string{"--hostname-override"}, "name-agrees"},
 		{"an access entry for names of another kind", Endpoint, c.CA, "",
 			func() { c.MapRole(ctx, Role, "system:node:{{SessionName}}") },
 			func() { c.MapRole(ctx, Role, byName) },
-			[]string{"system:node:" + n.World.Instance.ID, n.Name()}, []string{"EC2PrivateDNSName"}},
+			[]string{"system:node:" + n.World.Instance.ID, n.Name()}, []string{"EC2PrivateDNSName"}, "name-agrees"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.breaks()
@@ -89,6 +91,9 @@ func TestNotJoined(t *testing.T) {
 				if !strings.Contains(said, want) {
 					t.Errorf("nodeadm does not say %q", want)
 				}
+			}
+			if d := n.LastRun().Diagnosis; d == nil || d.Cause != test.doctor {
+				t.Errorf("the doctor says %+v, want %s", d, test.doctor)
 			}
 			// Then the doctor looks, which waits 5 s where nothing comes back.
 			if took > 20*time.Second {
