@@ -44,6 +44,7 @@ type Client struct {
 	endpoint string
 	token    func(context.Context) (string, error)
 	clock    func(time.Time)
+	proxy    func(*http.Request) (*url.URL, error)
 	http     *http.Client
 }
 
@@ -51,7 +52,7 @@ type Client struct {
 func New(o Options) *Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(o.CA)
-	return &Client{strings.TrimRight(o.Endpoint, "/"), o.Token, o.Clock, &http.Client{
+	return &Client{strings.TrimRight(o.Endpoint, "/"), o.Token, o.Clock, o.Proxy, &http.Client{
 		Timeout: requestTimeout,
 		// A Kubernetes API sends nobody elsewhere, and the token is for it alone.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -82,7 +83,8 @@ const (
 	Resolver    Where = "resolver"    // no name server answered
 	Refused     Where = "refused"     // nobody listens there, or a firewall says no
 	Timeout     Where = "timeout"     // nothing came back
-	Unreachable Where = "unreachable" // there is no route
+	Silent      Where = "silent"      // it takes connections, and nothing comes back after that
+	Unreachable Where = "unreachable" // there is no route, or one that forbids it
 	Broken      Where = "broken"      // the connection ended early
 	Proxy       Where = "proxy"       // the proxy did not let it through
 	NotTLS      Where = "not TLS"     // somebody else answers
@@ -143,9 +145,10 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 		}
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	answer, err := c.http.Do(request)
+	way := c.follow(request)
+	answer, err := c.http.Do(request.WithContext(way.context))
 	if err != nil {
-		return Classify(err)
+		return way.classify(err)
 	}
 	defer answer.Body.Close()
 	date, _ := http.ParseTime(answer.Header.Get("Date")) // zero without one
@@ -154,7 +157,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 	}
 	data, err := io.ReadAll(io.LimitReader(answer.Body, maxBody))
 	if err != nil {
-		return Classify(err)
+		return way.classify(err)
 	}
 	failed := &Error{Where: Status, Code: answer.StatusCode, Date: date}
 	what := fmt.Sprintf("%s %s%s: %s", method, c.endpoint, path, answer.Status)
@@ -184,6 +187,12 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 		return failed
 	}
 	return nil
+}
+
+// forbidden tells whether it is this machine that does not let a connection out:
+// by a route of type prohibit or blackhole, or by its firewall.
+func forbidden(err error) bool {
+	return errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL)
 }
 
 // Classify finds out where a request broke that had no answer, be it to an API
@@ -221,7 +230,7 @@ func Classify(err error) *Error {
 		where = NotTLS
 	case errors.Is(err, syscall.ECONNREFUSED):
 		where = Refused
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.As(err, &op) && op.Op == "dial" && forbidden(err):
 		where = Unreachable
 	case errors.As(err, &timeout) && timeout.Timeout():
 		where = Timeout

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,6 +94,7 @@ func TestWhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { silent.Close() })
+	silentURL := &url.URL{Scheme: "http", Host: silent.Addr().String()}
 	ends, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +132,8 @@ func TestWhere(t *testing.T) {
 		says     string
 	}{
 		{"refused", "https://" + closed.Addr().String(), ca, nil, Refused, 0, "refused"},
-		{"silent", "https://" + silent.Addr().String(), ca, nil, Timeout, 0, ""},
+		{"silent", "https://" + silent.Addr().String(), ca, nil, Silent, 0, "first message of TLS"},
+		{"a proxy that is silent", "https://192.0.2.1", ca, silentURL, Proxy, 0, "does not answer CONNECT"},
 		{"ends", "https://" + ends.Addr().String(), ca, nil, Broken, 0, ""},
 		{"plain HTTP", strings.Replace(plain.URL, "http:", "https:", 1), ca, nil, NotTLS, 0, ""},
 		{"another authority", serve(t, good, ok), otherCA, nil, UnknownCA, 0, "unknown authority"},
@@ -148,7 +151,7 @@ func TestWhere(t *testing.T) {
 		{"going down", serve(t, good, answer(503, "text/plain", "shutting down")), ca, nil, Status, 503, "shutting down"},
 		{"a page of a balancer's", serve(t, good, answer(503, "text/html", "<html>")), ca, nil, NotAPI, 503, "text/html"},
 		{"more than anybody reads", serve(t, good, answer(200, "application/json", `"`+strings.Repeat("x", maxBody)+`"`)), ca, nil, NotAPI, 200, "unexpected end"},
-		{"accepted and not answered", serve(t, good, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), ca, nil, Timeout, 0, ""},
+		{"accepted and not answered", serve(t, good, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), ca, nil, Silent, 0, "after TLS"},
 		{"half an answer", serve(t, good, answer(200, "application/json", `{"a":`)), ca, nil, NotAPI, 200, "unexpected end"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -186,6 +189,10 @@ func TestWhereNames(t *testing.T) {
 		{&net.DNSError{Err: "server misbehaving", Name: "x", IsTemporary: true}, Resolver},
 		{syscall.EHOSTUNREACH, Unreachable},
 		{syscall.ENETUNREACH, Unreachable},
+		{syscall.EACCES, Unreachable}, // ip route add prohibit
+		{syscall.EINVAL, Unreachable}, // ip route add blackhole
+		{syscall.EPERM, Unreachable},  // a firewall of this machine's own
+		{os.ErrDeadlineExceeded, Timeout},
 		{syscall.ECONNRESET, Broken},
 	} {
 		wrapped := &url.Error{Op: "Get", URL: "https://x", Err: &net.OpError{Op: "dial", Err: test.err}}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,13 +32,13 @@ var networkChecks = []Check{
 	{Name: "endpoint-resolves", Level: Network, Question: "Does the API server's name resolve?", look: endpointResolves,
 		Explanation: "A private endpoint's name is known to the VPC's resolver only, with enableDnsSupport and enableDnsHostnames; name servers of one's own have to forward eks.amazonaws.com to it."},
 	{Name: "proxy-works", Level: Network, Question: "Does the proxy let the node through to the API server?", Needs: []string{"endpoint-resolves"}, look: proxyWorks,
-		Explanation: "The API server is asked through the proxy with CONNECT, unless NO_PROXY names it. A proxy that refuses answers 403 or 407."},
+		Explanation: "The API server is asked through the proxy with CONNECT, unless NO_PROXY names it. A proxy that refuses answers 403 or 407, or not at all."},
 	{Name: "tcp-443", Level: Network, Question: "Does the API server take connections?", Needs: []string{"proxy-works"}, look: tcp443,
-		Explanation: "No answer: a security group, a network ACL, a missing route to a NAT gateway. Refused: somebody else's address, or a firewall that says so. Unreachable: no route on the node."},
+		Explanation: "No answer: a security group, a network ACL, a missing route to a NAT gateway. Refused: somebody else's address, or a firewall that says so. Unreachable: no route on the node, or one of type prohibit or blackhole."},
 	{Name: "clock-skew", Level: Network, Question: "Is the clock right, by the API server's?", Needs: []string{"tcp-443"}, look: clockSkew,
 		Explanation: "Tokens are signed with the time, and refused 15 minutes later; certificates begin and end. Five minutes are too much, one minute is a sign. The kernel says if anything keeps the clock."},
 	{Name: "tls-ca", Level: Network, Question: "Is the API server's certificate signed by the cluster's authority?", Needs: []string{"tcp-443"}, look: tlsCA,
-		Explanation: "Another authority means another cluster, an authority that was copied wrongly, or a proxy that opens TLS."},
+		Explanation: "Another authority means another cluster, an authority that was copied wrongly, or a proxy that opens TLS. Silence after the connection was taken means that large packets get lost (MTU), or that the API server or something before it hangs."},
 	{Name: "api-anon", Level: Network, Question: "Is it a Kubernetes API server that answers?", Needs: []string{"tls-ca"}, look: apiAnon,
 		Explanation: "Any answer of a Kubernetes API, even a refusal, shows that the way to it is free."},
 }
@@ -208,12 +209,29 @@ func proxyWorks(_ context.Context, p *patient) Finding {
 	return p.reached([]kubeapi.Where{kubeapi.Proxy}, "no proxy is in the way")
 }
 
-func tcp443(_ context.Context, p *patient) Finding {
-	return p.reached([]kubeapi.Where{kubeapi.Refused, kubeapi.Timeout, kubeapi.Unreachable, kubeapi.Broken}, "%s takes connections", p.endpoint())
+func tcp443(ctx context.Context, p *patient) Finding {
+	f := p.reached([]kubeapi.Where{kubeapi.Refused, kubeapi.Timeout, kubeapi.Unreachable, kubeapi.Broken}, "%s takes connections", p.endpoint())
+	if u, err := url.Parse(p.endpoint()); err == nil && f.Status == Failed {
+		f = f.seen(p.addresses(ctx, u.Hostname())...)
+	}
+	return f
+}
+
+// addresses are those of a name, and where they come from if that is not DNS: a
+// line in /etc/hosts outlives the address.
+func (p *patient) addresses(ctx context.Context, host string) []string {
+	all := resolve(ctx, host)
+	for _, line := range lines(p.text("/etc/hosts")) {
+		line, _, _ = strings.Cut(line, "#")
+		if f := strings.Fields(line); len(f) > 1 && slices.ContainsFunc(f[1:], func(name string) bool { return strings.EqualFold(name, host) }) {
+			all = append(all, f[0]+" is from /etc/hosts")
+		}
+	}
+	return all
 }
 
 func tlsCA(_ context.Context, p *patient) Finding {
-	return p.reached([]kubeapi.Where{kubeapi.NotTLS, kubeapi.UnknownCA, kubeapi.OtherHost, kubeapi.Certificate}, "its certificate is signed by the cluster's authority")
+	return p.reached([]kubeapi.Where{kubeapi.Silent, kubeapi.NotTLS, kubeapi.UnknownCA, kubeapi.OtherHost, kubeapi.Certificate}, "its certificate is signed by the cluster's authority")
 }
 
 // How far off a clock may be.

@@ -383,8 +383,12 @@ func (o Options) connection(e *kubeapi.Error) *Obstacle {
 	case kubeapi.Timeout:
 		return &Obstacle{Cause: "the API server at " + server + " does not answer",
 			Remedy: "allow 443/tcp from the node to the control plane in the security groups of both, and check the network ACLs; the subnet needs a route to the endpoint: a NAT gateway for a public one, or the cluster's private endpoint"}
+	case kubeapi.Silent:
+		return &Obstacle{Cause: "the API server at " + server + " takes connections, and says nothing after that", Detail: why,
+			Remedy: "large packets get lost if the MTU of the way is smaller than the node's: allow ICMP type 3 code 4 (fragmentation needed) in security groups and network ACLs, and compare ip link with ping -M do -s 1472; otherwise the API server hangs, or something between (a firewall, a load balancer, a proxy) holds the connection"}
 	case kubeapi.Unreachable:
-		return &Obstacle{Cause: "there is no route to the API server at " + server, Remedy: "check the routes of the node (ip route) and of its subnet: a NAT gateway for a public endpoint, or the cluster's private endpoint"}
+		return &Obstacle{Cause: "there is no route to the API server at " + server, Detail: why,
+			Remedy: "see what the node itself does: ip route get ADDRESS, and the OUTPUT chains of its firewall (nft list ruleset, iptables -S OUTPUT); then check the routes of its subnet: a NAT gateway for a public endpoint, or the cluster's private endpoint"}
 	case kubeapi.Proxy:
 		return &Obstacle{Cause: "the proxy does not lead to the API server at " + server, Detail: why, Remedy: "check the proxy's address and what it allows, or name the API server in NO_PROXY"}
 	case kubeapi.NotTLS:
@@ -418,7 +422,7 @@ func (w *watch) refused(ctx context.Context, e *kubeapi.Error) *Obstacle {
 		case u.name == "":
 			return &Obstacle{Kind: NotRegistered, Cause: "kubelet has not registered the node " + w.Node + " yet, and the API server does not tell whom it takes this instance for"}
 		}
-		return &Obstacle{Kind: NotRegistered, Cause: "kubelet has not registered the node " + w.Node + " yet; the API server would let it"}
+		return &Obstacle{Kind: NotRegistered, Cause: "kubelet has not registered the node " + w.Node + " yet"}
 	}
 	return &Obstacle{Kind: ServerError, Cause: fmt.Sprintf("the API server answers %d", e.Code), Detail: ": " + e.Message, Remedy: "look at the health of the cluster's control plane; kubelet goes on trying"}
 }

@@ -143,11 +143,12 @@ func TestDoctor(t *testing.T) {
 	for path, content := range map[string]string{
 		"/root/other.crt": other.PEM, "/root/front.pem": server.cert + server.key, "/root/front.py": front,
 		"/etc/systemd/system/other.service": "[Service]\nExecStart=/usr/bin/python3 -m http.server --bind 127.0.0.1 8080\n",
+		"/etc/systemd/system/mute.service":  "[Service]\nExecStart=/usr/bin/python3 -c 'import socket, time; s = socket.create_server((\"127.0.0.1\", 8444)); time.sleep(9999)'\n",
 		"/etc/systemd/system/front.service": "[Service]\nExecStart=/usr/bin/python3 /root/front.py\n",
 	} {
 		n.WriteFile(path, machine.File{Content: content})
 	}
-	n.sh(ctx, "systemctl daemon-reload; systemctl start other front")
+	n.sh(ctx, "systemctl daemon-reload; systemctl start other front mute")
 
 	healthy := n.examine(ctx)
 	if healthy.Cause != "" || len(healthy.in("warning")) > 0 {
@@ -218,9 +219,13 @@ func TestDoctor(t *testing.T) {
 			breaks: "cp /etc/hosts /root/hosts; echo 127.0.0.1 localhost >/etc/hosts", mends: "cp /root/hosts /etc/hosts"},
 		{name: "a proxy that refuses", want: "proxy-works", says: "proxy",
 			breaks: "printf '[Service]\\nEnvironment=HTTPS_PROXY=http://127.0.0.1:8080 NO_PROXY=169.254.169.254\\n' >/etc/systemd/system/kubelet.service.d/99-proxy.conf; " + restart, mends: "rm /etc/systemd/system/kubelet.service.d/99-proxy.conf; " + restart},
+		{name: "a proxy that says nothing", want: "proxy-works", says: "does not answer CONNECT",
+			breaks: "printf '[Service]\\nEnvironment=HTTPS_PROXY=http://127.0.0.1:8444 NO_PROXY=169.254.169.254\\n' >/etc/systemd/system/kubelet.service.d/99-proxy.conf; " + restart, mends: "rm /etc/systemd/system/kubelet.service.d/99-proxy.conf; " + restart},
 		named("a firewall that drops", "does not answer", firewall("DROP")),
 		named("a firewall that rejects", "refused", firewall("REJECT --reject-with tcp-reset")),
 		named("a firewall that says unreachable", "no route", firewall("REJECT --reject-with icmp-host-unreachable")),
+		{name: "a route that forbids", want: "tcp-443", says: "permission denied", breaks: "ip route add prohibit " + Address, mends: "ip route del prohibit " + Address},
+		edit("an API server that says nothing", "tls-ca", "says nothing after that", kubeconfig, at("https://127.0.0.1:8444"), ""),
 		edit("a port where nobody listens", "tcp-443", "refused", kubeconfig, at("https://"+Host+":6445"), ""),
 		{name: "a clock that is ten minutes off", want: "clock-skew", says: "behind the API server",
 			breaks: "echo 600 >/root/skew; echo '127.0.0.1 localhost " + Host + "' >/root/here; cp /etc/hosts /root/hosts; cp /root/here /etc/hosts; sed -i.whole 's#server: .*#server: https://" + Host + ":8443#' " + kubeconfig,
