@@ -1,16 +1,13 @@
 package systemd
 
 import (
-	"bytes"
 	"context"
+	"encoding/hex"
 	"fmt"
-	"os/exec"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
-	"golang.org/x/sys/unix"
 )
 
 // Manager is a connection to systemd over D-Bus.
@@ -122,6 +119,8 @@ type State struct {
 	MainPID           uint32
 	Restarts          uint32 // automatic restarts since the unit was last started by a job
 	NeedReload        bool   // files changed since systemd read them
+	DropIns           []string
+	Invocation        string // id of the run that goes on, or else of the last one; "" if there was none
 
 	ActiveFor time.Duration // since the unit became active; 0 if it is not
 }
@@ -157,31 +156,13 @@ func (m *Manager) State(ctx context.Context, unit string) (State, error) {
 	s.MainPID, _ = p["MainPID"].(uint32)
 	s.Restarts, _ = p["NRestarts"].(uint32)
 	s.NeedReload, _ = p["NeedDaemonReload"].(bool)
+	s.DropIns, _ = p["DropInPaths"].([]string)
+	invocation, _ := p["InvocationID"].([]byte)
+	s.Invocation = hex.EncodeToString(invocation)
 	// By the monotonic clock: the other one is set while machines boot.
 	since, _ := p["ActiveEnterTimestampMonotonic"].(uint64)
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err == nil && s.Active == "active" && since > 0 {
-		s.ActiveFor = time.Duration(now.Nano()) - time.Duration(since)*time.Microsecond
+	if now := monotonic(); now > 0 && s.Active == "active" && since > 0 {
+		s.ActiveFor = now - time.Duration(since)*time.Microsecond
 	}
 	return s, nil
-}
-
-// LastWords returns the last lines that a unit wrote to the journal in this
-// boot. It runs journalctl, so it is for explaining failures only; where that
-// is impossible the answer is empty.
-func LastWords(ctx context.Context, unit string, lines int) []string {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "journalctl", "--unit", unit, "--boot", "--no-pager", "--quiet",
-		"--output", "cat", "--lines", strconv.Itoa(lines)).Output()
-	if err != nil {
-		return nil
-	}
-	var words []string
-	for line := range bytes.Lines(out) {
-		if s := strings.TrimSpace(string(line)); s != "" {
-			words = append(words, s)
-		}
-	}
-	return words
 }

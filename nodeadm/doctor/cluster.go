@@ -216,8 +216,8 @@ func knownLogPatterns(ctx context.Context, p *patient) Finding {
 	if known == nil {
 		return skipped("there is nothing known in it")
 	}
-	i := slices.IndexFunc(said, known.expression.MatchString)
-	return failed(known.remedy, "kubelet's log: %s", known.meaning).seen(said[i])
+	lines := slices.DeleteFunc(said, func(line string) bool { return !known.expression.MatchString(line) })
+	return failed(known.remedy, "kubelet's log: %s", known.meaning).seen(last(lines, 1)...)
 }
 
 func staleMarker(_ context.Context, p *patient) Finding {

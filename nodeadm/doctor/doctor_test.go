@@ -144,18 +144,30 @@ func TestLevelReadsBack(t *testing.T) {
 
 func TestDecode(t *testing.T) {
 	for line, meaning := range map[string]string{
-		`E1121 12:00:00.000000 1 run.go:72] "command failed" err="failed to parse kubelet flag: unknown flag: --no-such-flag"`:                                                    "does not know a flag",
-		`E1121 run.go:72] "command failed" err="failed to set feature gates from initial flags-based config: unrecognized feature gate: NoSuchGate"`:                              "feature gate",
-		`E1121 run.go:72] "command failed" err="failed to load kubelet config file, path: /x, error: failed to load Kubelet config file"`:                                         "not understood",
-		`E1121 run.go:72] "command failed" err="failed to run Kubelet: running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"`:           "swap is on",
-		`E1121 run.go:72] "command failed" err="failed to run Kubelet: validate service connection: validate CRI v1 runtime API for endpoint \"unix:///run/containerd/x\""`:       "containerd does not answer",
-		`E1121 reflector.go:158] "Unhandled Error" err="failed to list *v1.Node: Unauthorized"`:                                                                                   "does not know the node's role",
-		`E1121 server.go:1] "Failed to listen and serve" err="listen tcp 0.0.0.0:10250: bind: address already in use"`:                                                            "has one of its ports",
-		`E1121 run.go:72] "command failed" err="failed to validate kubelet flags: unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [kubernetes.io/team]"`: "a label that --node-labels gives",
+		`E1121 12:00:00.000000 1 run.go:72] "command failed" err="failed to parse kubelet flag: unknown flag: --no-such-flag"`:                                                                                                                                                         "does not know a flag",
+		`E1121 run.go:72] "command failed" err="failed to set feature gates from initial flags-based config: unrecognized feature gate: NoSuchGate"`:                                                                                                                                   "feature gate",
+		`E1121 run.go:72] "command failed" err="failed to load kubelet config file, path: /x, error: failed to load Kubelet config file"`:                                                                                                                                              "not understood",
+		`E1121 run.go:72] "command failed" err="failed to run Kubelet: running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"`:                                                                                                                "swap is on",
+		`E1121 run.go:72] "command failed" err="failed to run Kubelet: validate service connection: validate CRI v1 runtime API for endpoint \"unix:///run/containerd/x\""`:                                                                                                            "containerd does not answer",
+		`E1121 run.go:72] "command failed" err="failed to parse kubelet flag: invalid argument \"x\" for \"-v, --v\" flag: strconv"`:                                                                                                                                                   `it cannot read a flag that it is given: failed to parse kubelet flag: invalid argument "x" for "-v, --v" flag`,
+		`E1121 kubelet.go:1] "Failed to start ContainerManager" err="start cpu manager error: could not restore state from checkpoint: configured policy \"none\" differs from state checkpoint policy \"static\", please drain this node and delete the CPU manager checkpoint file"`: "another policy before: start cpu manager error",
+		`E1121 run.go:72] "command failed" err="failed to run Kubelet: mkdir /var/lib/kubelet/pki: read-only file system"`:                                                                                                                                                             "it cannot write: failed to run Kubelet: mkdir /var/lib/kubelet/pki",
+		`E1121 run.go:72] "command failed" err="failed to run Kubelet: kubelet needs to run as uid ` + "`0`" + `. It is being run as 1000"`:                                                                                                                                            "does not run as root",
+		`E1121 run.go:72] "command failed" err="failed to run Kubelet: invalid kubeconfig: yaml: line 3"`:                                                                                                                                                                              "cannot use its kubeconfig: failed to run Kubelet: invalid kubeconfig: yaml: line 3",
+		`E1121 kubelet_node_status.go:107] "Unable to register node with API server" err="nodes \"n\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no nodes today" node="n"`:                                                                           `the cluster refuses what it sends: nodes "n" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no nodes today`,
+		`E1121 reflector.go:158] "Unhandled Error" err="failed to list *v1.Node: Unauthorized"`:                                                                                                                                                                                        "does not know the node's role",
+		`E1121 server.go:1] "Failed to listen and serve" err="listen tcp 0.0.0.0:10250: bind: address already in use"`:                                                                                                                                                                 "has one of its ports",
+		`E1121 run.go:72] "command failed" err="failed to validate kubelet flags: unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [kubernetes.io/team]"`:                                                                                                      "a label that --node-labels gives",
 	} {
 		if found := decode([]string{"I1121 something else", line}); found == nil || !strings.Contains(found.meaning, meaning) {
 			t.Errorf("%s: %+v", line, found)
 		}
+	}
+	if found := decode([]string{`E1121 kubelet.go:1] "Error getting node" err="node \"n\" not found"`, `E1121 x.go:1] "x" err="admission webhook \"w\" denied the request: no"`}); found == nil || !strings.Contains(found.meaning, "denied the request: no") {
+		t.Errorf("%+v", found)
+	}
+	if said := fatalOf([]string{`E1121 run.go:72] "command failed" err="failed to run Kubelet: something \"new\""`, "I1121 later"}); said != `failed to run Kubelet: something "new"` {
+		t.Errorf("%q", said)
 	}
 	if found := decode([]string{"I1121 12:00:00 kubelet.go:1] Starting kubelet"}); found != nil {
 		t.Errorf("%+v", found)

@@ -536,6 +536,17 @@ func (p *patient) unit(ctx context.Context, name string) (systemd.State, error) 
 	return manager.State(ctx, name)
 }
 
+// reason asks systemd why a unit does not run.
+func (p *patient) reason(ctx context.Context, name string) (reason, remedy string) {
+	ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
+	defer cancel()
+	manager, err := p.manager()
+	if err != nil {
+		return "", ""
+	}
+	return manager.Reason(ctx, name)
+}
+
 // command is a program that ends with all that it has started.
 func command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)

@@ -101,8 +101,11 @@ func (p *patient) service(ctx context.Context, name string) Finding {
 	case state.Active == "active" && state.ActiveFor > restartsAfter, state.Active == "active" && state.Restarts == 0:
 		return ok("%s runs since %s", name, state.ActiveFor.Round(time.Second)).seen(seen)
 	}
-	said := systemd.LastWords(ctx, name, 60)
 	what, remedy := name+" does not run", "journalctl -u "+name+" shows more"
+	if reason, mend := p.reason(ctx, name); reason != "" {
+		return failed(mend, "%s: %s", what, reason).seen(seen)
+	}
+	said := systemd.LastWords(ctx, name, 60)
 	if state.Restarts > 0 {
 		what = fmt.Sprintf("%s ends again and again (%d restarts)", name, state.Restarts)
 	} else if state.Active == "inactive" && state.Result == "success" {
@@ -110,8 +113,20 @@ func (p *patient) service(ctx context.Context, name string) Finding {
 	}
 	if known := decode(said); known != nil {
 		what, remedy = what+": "+known.meaning, known.remedy
+	} else if fatal := fatalOf(said); fatal != "" {
+		what += ": " + fatal
+	} else if meaning := results[state.Result]; meaning != "" {
+		what += ": " + meaning
 	}
 	return failed(remedy, "%s", what).seen(seen).seen(last(complaints(said), 5)...)
+}
+
+// results are how systemd says that a service ended, where that is not how its
+// program ended.
+var results = map[string]string{
+	"timeout":  "it was not ready within its TimeoutStartSec=",
+	"watchdog": "it has not called in within its WatchdogSec=",
+	"oom-kill": "the kernel has killed it for want of memory",
 }
 
 // restartsAfter is how long a service has to run to be taken for one that will.

@@ -101,6 +101,14 @@ const (
 	renew       = "systemctl reset-failed containerd || true; systemctl restart containerd; systemctl reset-failed kubelet || true; systemctl restart kubelet\n"
 )
 
+// dropIn starts kubelet anew with a drop-in of a hand's, as far as it starts, and
+// undrop takes that away.
+func dropIn(text string) string {
+	return "printf '" + text + "\\n' >/etc/systemd/system/kubelet.service.d/99-hand.conf; systemctl daemon-reload; systemctl reset-failed kubelet || true; systemctl restart --no-block kubelet; sleep 1\n"
+}
+
+const undrop = "rm /etc/systemd/system/kubelet.service.d/99-hand.conf; systemctl stop kubelet; " + restart
+
 // edited changes a file by sed while it lasts, and keeps the file's time, so
 // that it is the change that counts.
 func edited(file, sed, then string) (breaks, mends string) {
@@ -257,6 +265,19 @@ func TestDoctor(t *testing.T) {
 		{name: "kubelet masked", want: "unit-kubelet", says: "masked", breaks: "systemctl stop kubelet; mv /etc/systemd/system/kubelet.service /root/; systemctl mask kubelet", mends: "systemctl unmask kubelet; mv /root/kubelet.service /etc/systemd/system/; " + restart},
 		{name: "kubelet stopped", want: "unit-kubelet", says: "was not started", breaks: "systemctl stop kubelet", mends: restart},
 		edit("a flag that kubelet does not know", "unit-kubelet", "does not know a flag", extraArgs, "s/--node-labels/--no-such-flag --node-labels/", restart+"sleep 2\n"),
+		func() disease {
+			d := edit("a flag that was mended, and then no program", "unit-kubelet", "the program of ExecStart= cannot be run: /usr/bin/nowhere", extraArgs, "s/--node-labels/--no-such-flag --node-labels/", restart+"sleep 2\n")
+			d.breaks += "cp -a /root/whole " + extraArgs + "\n" + dropIn("[Service]\\nExecStart=\\nExecStart=/usr/bin/nowhere")
+			d.mends = undrop
+			return d
+		}(),
+		{name: "a condition that is not met", want: "unit-kubelet", says: "ConditionPathExists=/nowhere", breaks: "systemctl stop kubelet; " + dropIn("[Unit]\\nConditionPathExists=/nowhere"), mends: undrop},
+		{name: "a command before kubelet that fails", want: "unit-kubelet", says: "ExecStartPre=/bin/false ended with status 1", breaks: dropIn("[Service]\\nExecStartPre=/bin/false"), mends: undrop},
+		{name: "a command before kubelet that hangs", want: "unit-kubelet", says: "ExecStartPre=/bin/sleep 100 does not end", breaks: dropIn("[Service]\\nExecStartPre=/bin/sleep 100") + "sleep 4\n", mends: undrop},
+		{name: "a unit that kubelet needs and that fails", want: "unit-kubelet", says: "needed.service, which it needs (Requires=), is failed",
+			breaks: "printf '[Service]\\nType=oneshot\\nExecStart=/bin/false\\n' >/etc/systemd/system/needed.service; systemctl stop kubelet; " + dropIn("[Unit]\\nRequires=needed.service\\nAfter=needed.service"), mends: "rm /etc/systemd/system/needed.service; " + undrop},
+		{name: "a CPU manager that had another policy before", want: "unit-kubelet", says: "differs from state checkpoint policy",
+			breaks: "systemctl stop kubelet; cp -a /var/lib/kubelet/cpu_manager_state /root/whole; sed -i 's/\"policyName\":\"none\"/\"policyName\":\"static\"/' /var/lib/kubelet/cpu_manager_state; " + restart + "sleep 3\n", mends: "rm -f /var/lib/kubelet/cpu_manager_state; " + restart},
 		edit("a field of the wrong kind", "unit-kubelet", "not understood", kubeletJSON, `s/"serializeImagePulls": [a-z]*/"serializeImagePulls": "no"/`, restart+"sleep 2\n"),
 		edit("a feature gate that kubelet does not know", "unit-kubelet", "feature gate", kubeletJSON, `s/"featureGates": {/"featureGates": {"NoSuchGate": true,/`, restart+"sleep 2\n"),
 		edit("a label that kubelet may not give itself", "unit-kubelet", "label", extraArgs, "s/--node-labels=/--node-labels=node-role.kubernetes.io\\/master=,/", restart+"sleep 2\n"),
