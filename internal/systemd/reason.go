@@ -17,8 +17,9 @@ func (m *Manager) Reason(ctx context.Context, unit string) (reason, remedy strin
 	if err != nil {
 		return "", ""
 	}
+	remedy = "systemctl cat " + unit + " shows the line and the file; mend it, then systemctl daemon-reload && systemctl restart " + unit
 	if reason = reasonOf(p, monotonic()); reason != "" {
-		return reason, "systemctl cat " + unit + " shows the line and the file; mend it, then systemctl daemon-reload && systemctl restart " + unit
+		return reason, remedy
 	}
 	for _, kind := range []string{"Requires", "Requisite", "BindsTo"} {
 		required, _ := p[kind].([]string)
@@ -29,7 +30,20 @@ func (m *Manager) Reason(ctx context.Context, unit string) (reason, remedy strin
 			}
 		}
 	}
+	// systemd forgets a unit that was not started and that nobody refers to.
+	if p["ActiveState"] == "inactive" {
+		for _, line := range journal(ctx, "--output=cat", "--lines=1", "_PID=1", "UNIT="+unit) {
+			if notStarted(line) {
+				return line, remedy
+			}
+		}
+	}
 	return "", ""
+}
+
+// notStarted tells whether systemd says that it has not even tried.
+func notStarted(line string) bool {
+	return slices.ContainsFunc([]string{"skipped because of", "being skipped", "ssertion failed", "Dependency failed"}, func(words string) bool { return strings.Contains(line, words) })
 }
 
 func either(first bool, a, b string) string {

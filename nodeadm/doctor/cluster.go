@@ -32,9 +32,9 @@ var clusterChecks = []Check{
 		Explanation: "Names are of lower case letters, digits, dashes and dots, 253 characters at most, and 63 for the label kubernetes.io/hostname."},
 	{Name: "version-skew", Level: Network, Question: "Do kubelet and the API server go together?", Needs: []string{"api-anon"}, look: versionSkew,
 		Explanation: "kubelet must not be newer than the API server, and at most three minor versions older."},
-	{Name: "node-exists-elsewhere", Level: Network, Question: "Is the node's name its own?", Needs: []string{"api-auth"}, look: nodeExistsElsewhere,
+	{Name: "node-exists-elsewhere", Level: Network, Question: "Is the node's name its own?", Needs: []string{"name-agrees"}, look: nodeExistsElsewhere,
 		Explanation: "Two instances of one name take the Node object from each other. One that an earlier instance left behind is removed by the cloud controller, or by hand."},
-	{Name: "node-registered", Level: Network, Question: "Is there a Node object of this boot?", Needs: []string{"api-auth", "unit-kubelet"}, look: nodeRegistered,
+	{Name: "node-registered", Level: Network, Question: "Is there a Node object of this boot?", Needs: []string{"name-agrees", "unit-kubelet"}, look: nodeRegistered,
 		Explanation: "kubelet makes its Node object as soon as it reaches the API server. What it is refused stands in its log."},
 	{Name: "cni-conf", Question: "Is there a network for pods?", look: cniConf,
 		Explanation: "The node is NotReady until a file in /etc/cni/net.d says how pods are connected. aws-node writes it when it is well; it runs on the node's own network, once the node has joined, and needs the pause image, its own image, and AmazonEKS_CNI_Policy."},
@@ -179,6 +179,9 @@ func cniConf(ctx context.Context, p *patient) Finding {
 
 func nodeReady(ctx context.Context, p *patient) Finding {
 	node := p.asked().node
+	if node.Name == "" {
+		return skipped("the API server has not said how the node is")
+	}
 	if node.Ready == "True" {
 		return ok("%s is Ready", node.Name)
 	}

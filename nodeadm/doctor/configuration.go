@@ -102,6 +102,9 @@ func configStrict(_ context.Context, p *patient) Finding {
 
 func caValid(_ context.Context, p *patient) Finding {
 	endpoint, ca, err := p.cluster()
+	if _, unread := p.kubeconfig(); unread != nil && p.configured() && endpoint == "" {
+		return skipped("the kubeconfig cannot be read; see kubelet-config-parse")
+	}
 	if err != nil && p.configured() {
 		return failed("run nodeadm again", "the cluster's certificate authority cannot be read: %v", err)
 	}

@@ -34,7 +34,7 @@ var patterns = sync.OnceValue(func() []pattern {
 		{regexp.MustCompile(`unable to load client CA file`), "the file of the cluster's certificate authority is missing", "run nodeadm again"},
 		{regexp.MustCompile(`read-only file system`), "it cannot write:", "see dmesg for why the filesystem is read-only; if the disk is sound: mount -o remount,rw"},
 		{regexp.MustCompile(`needs to run as uid`), "it does not run as root:", "take User= out of its unit (systemctl cat kubelet)"},
-		{regexp.MustCompile(`differs from state checkpoint policy|cpu_manager_state`), "the CPU manager was set up with another policy before:", "drain the node, rm /var/lib/kubelet/cpu_manager_state, and restart kubelet"},
+		{regexp.MustCompile(`could not restore state from checkpoint`), "what its CPU or memory manager has noted is of another policy, or damaged:", "drain the node, rm /var/lib/kubelet/cpu_manager_state /var/lib/kubelet/memory_manager_state, and restart kubelet"},
 		{regexp.MustCompile(`invalid kubeconfig`), "it cannot use its kubeconfig:", "mend it, or run nodeadm again"},
 		{regexp.MustCompile(`validate CRI v1 runtime API|failed to connect.*containerd\.sock|dial unix.*containerd\.sock`), "containerd does not answer it", "systemctl status containerd"},
 		{regexp.MustCompile(`image credential provider`), "its image credential provider cannot be used", "see /etc/eks/image-credential-provider"},

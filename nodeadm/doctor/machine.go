@@ -7,6 +7,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,21 +24,41 @@ var machineChecks = []Check{
 		Explanation: "Below the thresholds of evictionHard in kubelet's configuration (10 % of the node's and 15 % of the images' filesystem, unless set) the node has DiskPressure: kubelet removes images, evicts pods and takes no new ones. On a full disk nodeadm cannot write either."},
 	{Name: "disk-inodes", Question: "Are there inodes left?", look: diskInodes,
 		Explanation: "A filesystem without free inodes takes no new file, however much room there is. evictionHard counts them as nodefs.inodesFree (5 % unless set)."},
-	{Name: "swap", Question: "Is swap off, if kubelet insists on that?", look: swap,
+	{Name: "swap", Question: "Is swap off, if kubelet insists on that?", look: unlessItRuns(swap),
 		Explanation: "kubelet does not start while swap is on, unless failSwapOn is false in its configuration."},
-	{Name: "cgroup-version", Question: "Does kubelet run with this version of cgroups?", look: cgroupVersion,
+	{Name: "cgroup-version", Question: "Does kubelet run with this version of cgroups?", look: unlessItRuns(cgroupVersion),
 		Explanation: "From 1.35 on kubelet refuses cgroups v1 unless failCgroupV1 is false. The kernel's command line and the distribution decide which version there is."},
 	{Name: "kernel-modules", Question: "Has the kernel what containers need?", look: kernelModules,
 		Explanation: "containerd unpacks images with overlay; pods are connected by veth, and kube-proxy follows connections with nf_conntrack. Kernels of minimal images have them in a package of their own."},
-	{Name: "kernel-settings", Question: "Are the kernel's settings those that kubelet insists on?", look: kernelSettings,
+	{Name: "kernel-settings", Question: "Are the kernel's settings those that kubelet insists on?", look: unlessItRuns(kernelSettings),
 		Explanation: "With protectKernelDefaults kubelet compares some sysctls with what it would set, and does not start if they differ."},
 	{Name: "kernel-limits", Question: "Does the kernel allow for enough processes and watches?", look: kernelLimits,
 		Explanation: "Each container takes processes, open files and inotify instances of the node's. \"too many open files\" of kubelet is often fs.inotify.max_user_instances."},
-	{Name: "memory-reserved", Question: "Is memory left for pods?", look: memoryReserved,
+	{Name: "memory-reserved", Question: "Is memory left for pods?", look: unlessItRuns(memoryReserved),
 		Explanation: "What kubelet reserves for itself and the system (kubeReserved, systemReserved, evictionHard) is taken from what pods get. With more reserved than there is, kubelet does not start."},
 	{Name: "exec-allowed", Question: "Can kubelet and the container runtime be executed?", look: execAllowed,
 		Explanation: "A program that is missing, not executable, for another architecture or on a filesystem mounted noexec ends with status 203/EXEC in systemd. SELinux and fapolicyd can refuse it too: see the audit log."},
 }
+
+// unlessItRuns is a check of what kubelet is said not to start with: one that
+// has started knows better.
+func unlessItRuns(look func(context.Context, *patient) Finding) func(context.Context, *patient) Finding {
+	return func(ctx context.Context, p *patient) Finding {
+		f := look(ctx, p)
+		if f.Status != Failed {
+			return f
+		}
+		state, err := p.unit(ctx, layout.KubeletService)
+		if err == nil && state.Active == "active" && (state.ActiveFor > restartsAfter || state.Restarts == 0 && state.ActiveFor > startsWithin) {
+			f.Status = Warning
+			f.Summary += "; the one that runs does not mind"
+		}
+		return f
+	}
+}
+
+// startsWithin is how long it takes kubelet to find out that it cannot start.
+const startsWithin = 5 * time.Second
 
 // dataDirs are where a node's data goes.
 var dataDirs = []string{"/etc", "/var/lib", "/var/lib/kubelet", "/var/lib/containerd", "/var/log", "/run"}

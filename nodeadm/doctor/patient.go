@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -173,6 +174,7 @@ func (p *patient) text(path string) string {
 // kubeconfig is how kubelet reaches the API server, and by which tokens.
 type kubeconfig struct {
 	endpoint, caFile   string
+	caData             []byte // instead of the file
 	cluster            string // its name, as the tokens are for
 	region             string
 	command            string
@@ -198,32 +200,71 @@ func (p *patient) readKubeconfig() (k kubeconfig, err error) {
 		return k, fmt.Errorf("%s is empty", path)
 	}
 	var file struct {
+		Current  string `json:"current-context"`
+		Contexts []struct {
+			Name    string
+			Context struct{ Cluster, User string }
+		}
 		Clusters []struct {
+			Name    string
 			Cluster struct {
 				Server string `json:"server"`
 				CA     string `json:"certificate-authority"`
-			} `json:"cluster"`
-		} `json:"clusters"`
+				CAData []byte `json:"certificate-authority-data"`
+			}
+		}
 		Users []struct {
+			Name string
 			User struct {
 				Certificate string `json:"client-certificate"`
+				Data        string `json:"client-certificate-data"`
 				Exec        *struct {
 					Command string                         `json:"command"`
 					Args    []string                       `json:"args"`
 					Env     []struct{ Name, Value string } `json:"env"`
 				} `json:"exec"`
-			} `json:"user"`
-		} `json:"users"`
+			}
+		}
 	}
 	if err := trees[0].Decode(&file); err != nil {
 		return k, fmt.Errorf("%s: %w", path, err)
 	}
-	if len(file.Clusters) == 0 || len(file.Users) == 0 || file.Clusters[0].Cluster.Server == "" {
-		return k, fmt.Errorf("%s names no cluster or no user", path)
+	if file.Current == "" {
+		return k, fmt.Errorf("%s has no current-context", path)
 	}
-	k.endpoint, k.caFile = file.Clusters[0].Cluster.Server, file.Clusters[0].Cluster.CA
-	user := file.Users[0].User
-	k.clientCertificates = user.Certificate != ""
+	at := map[string]int{}
+	for i, c := range file.Contexts {
+		at["context "+c.Name] = i
+	}
+	for i, c := range file.Clusters {
+		at["cluster "+c.Name] = i
+	}
+	for i, u := range file.Users {
+		at["user "+u.Name] = i
+	}
+	current, exists := at["context "+file.Current]
+	if !exists {
+		return k, fmt.Errorf("%s has no context %q, which current-context names", path, file.Current)
+	}
+	context := file.Contexts[current].Context
+	for _, named := range []string{"cluster " + context.Cluster, "user " + context.User} {
+		if _, exists := at[named]; !exists {
+			kind, name, _ := strings.Cut(named, " ")
+			return k, fmt.Errorf("%s has no %s %q, which the context %q names", path, kind, name, file.Current)
+		}
+	}
+	cluster, user := file.Clusters[at["cluster "+context.Cluster]].Cluster, file.Users[at["user "+context.User]].User
+	if cluster.Server == "" {
+		return k, fmt.Errorf("%s: the cluster %q has no server", path, context.Cluster)
+	}
+	k.endpoint, k.caData, k.caFile = cluster.Server, cluster.CAData, cluster.CA
+	if k.caFile != "" && !filepath.IsAbs(k.caFile) {
+		k.caFile = filepath.Join(filepath.Dir(path), k.caFile)
+	}
+	if k.caData != nil {
+		k.caFile = "" // it counts for less
+	}
+	k.clientCertificates = user.Certificate != "" || user.Data != ""
 	if user.Exec != nil {
 		k.command, k.args = user.Exec.Command, user.Exec.Args
 		for _, variable := range user.Exec.Env {
@@ -263,18 +304,21 @@ type kubeletConfig struct {
 }
 
 func (p *patient) readKubeletConfig() (c kubeletConfig, err error) {
-	data, err := p.Root.ReadFile(layout.KubeletConfig)
+	tree, err := p.kubeletDocument(layout.KubeletConfig)
 	if err != nil {
 		return c, err
 	}
-	trees, problems := doctree.Parse(data, layout.KubeletConfig, 1) // YAML, of which JSON is a part
-	if len(problems) > 0 {
-		return c, problems[0]
+	for _, path := range p.kubeletDropIns() {
+		later, err := p.kubeletDocument(path)
+		if err != nil {
+			return c, err
+		}
+		// As kubelet merges them: maps key by key, all else replaced.
+		if tree, err = (doctree.Merger{Rule: func(string) doctree.Rule { return doctree.Replace }}).Merge(tree, later); err != nil {
+			return c, err
+		}
 	}
-	if len(trees) != 1 || !trees[0].IsMap {
-		return c, fmt.Errorf("%s is no document", layout.KubeletConfig)
-	}
-	if err := trees[0].Decode(&c); err != nil {
+	if err := tree.Decode(&c); err != nil {
 		return c, fmt.Errorf("%s: %w", layout.KubeletConfig, err)
 	}
 	// Flags count for more.
@@ -288,40 +332,116 @@ func (p *patient) readKubeletConfig() (c kubeletConfig, err error) {
 	if driver := p.flag("cgroup-driver"); driver != "" {
 		c.CgroupDriver = driver
 	}
+	if endpoint := p.flag("container-runtime-endpoint"); endpoint != "" {
+		c.ContainerRuntimeEndpoint = endpoint
+	}
 	return c, nil
 }
 
-// readFlags collects kubelet's flags from the drop-ins of its unit.
-func (p *patient) readFlags() (flags []string) {
-	for _, path := range []string{layout.KubeletArgs, layout.KubeletExtraArgs} {
-		data, err := p.Root.ReadFile(path)
-		if err != nil {
-			continue
+func (p *patient) kubeletDocument(path string) (*doctree.Node, error) {
+	data, err := p.Root.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	trees, problems := doctree.Parse(data, path, 1) // YAML, of which JSON is a part
+	if len(problems) > 0 {
+		return nil, problems[0]
+	}
+	if len(trees) != 1 || !trees[0].IsMap {
+		return nil, fmt.Errorf("%s is no document", path)
+	}
+	return trees[0], nil
+}
+
+// kubeletDropIns are the documents below --config-dir, in kubelet's order.
+func (p *patient) kubeletDropIns() (paths []string) {
+	dir := p.flag("config-dir")
+	if dir == "" {
+		return nil
+	}
+	_ = filepath.WalkDir(p.host(dir), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".conf" {
+			paths = append(paths, filepath.Join(dir, strings.TrimPrefix(path, p.host(dir))))
 		}
-		unit, err := systemd.ParseUnit(data)
-		if err != nil {
-			continue
+		return nil
+	})
+	return paths
+}
+
+// readFlags collects kubelet's flags: those of its command line, and those of
+// the variables that drop-ins of its unit set.
+func (p *patient) readFlags() []string {
+	var command, names []string
+	variables := map[string][]string{}
+	for _, path := range p.kubeletUnitFiles() {
+		started, set := p.commandLine(path)
+		if started != nil {
+			command = started
 		}
-		for _, section := range unit.Sections {
-			for _, d := range section.Directives {
-				if d.Key != "Environment" {
-					continue
-				}
+		for _, name := range slices.Sorted(maps.Keys(set)) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+			variables[name] = set[name]
+		}
+	}
+	for _, name := range names {
+		command = append(command, variables[name]...)
+	}
+	return command
+}
+
+// kubeletUnitFiles are the files of kubelet's unit, in systemd's order.
+func (p *patient) kubeletUnitFiles() (paths []string) {
+	const vendor = "/usr/lib/systemd/system/kubelet.service"
+	dropIns := map[string]string{}
+	for _, dir := range []string{vendor, "/run/systemd/system/kubelet.service", layout.KubeletUnit} {
+		found, _ := p.Root.Glob(dir + ".d/*.conf")
+		for _, path := range found {
+			dropIns[filepath.Base(path)] = path
+		}
+	}
+	paths = []string{p.Root.FirstExisting(layout.KubeletUnit, vendor)}
+	for _, name := range slices.Sorted(maps.Keys(dropIns)) {
+		paths = append(paths, dropIns[name])
+	}
+	return paths
+}
+
+// commandLine is what a file of kubelet's unit says of its command line, nil if
+// nothing, and of variables in it.
+func (p *patient) commandLine(path string) (command []string, variables map[string][]string) {
+	variables = map[string][]string{}
+	data, err := p.Root.ReadFile(path)
+	if err != nil {
+		return nil, nil
+	}
+	unit, err := systemd.ParseUnit(data)
+	if err != nil {
+		return nil, nil
+	}
+	for _, section := range unit.Sections {
+		for _, d := range section.Directives {
+			switch d.Key {
+			case "ExecStart":
+				command = systemd.ParseWords(d.Value)
+			case "Environment":
 				assignments, _ := systemd.ParseAssignments(d.Value)
 				for _, a := range assignments {
 					if strings.HasPrefix(a.Name, "KUBELET_") {
-						flags = append(flags, systemd.ParseWords(a.Value)...)
+						variables[a.Name] = systemd.ParseWords(a.Value)
 					}
 				}
 			}
 		}
 	}
-	return flags
+	return command, variables
 }
 
 // flag is the value of a flag of kubelet's, the last one if there are several.
-func (p *patient) flag(name string) (value string) {
-	words := p.flags()
+func (p *patient) flag(name string) string { return flagOf(p.flags(), name) }
+
+func flagOf(words []string, name string) (value string) {
 	for i, word := range words {
 		switch key, after, found := strings.Cut(strings.TrimLeft(word, "-"), "="); {
 		case !strings.HasPrefix(word, "-") || key != name:
@@ -345,12 +465,14 @@ func (p *patient) kubeletVersion(ctx context.Context) (kubelet.Version, error) {
 	return kubelet.ParseVersion(said)
 }
 
-// nodeName is what kubelet registers under, and whether the user has chosen it.
+// nodeName is what kubelet registers under, and whether somebody has chosen it,
+// in the configuration or by hand.
 func (p *patient) nodeName() (name string, named bool) {
 	if name = p.flag("hostname-override"); name != "" {
 		wanted, err := p.wanted()
 		_, named = wanted.Kubelet.Flag("hostname-override")
-		return strings.ToLower(name), err == nil && named
+		_, own := p.commandLine(layout.KubeletArgs)
+		return strings.ToLower(name), err == nil && named || flagOf(own["KUBELET_ARGS"], "hostname-override") != name
 	}
 	name, _ = os.Hostname()
 	return strings.ToLower(name), false
@@ -374,6 +496,9 @@ func (p *patient) aws() *awsapi.Client {
 // before that, as it is wanted.
 func (p *patient) cluster() (endpoint string, ca []byte, err error) {
 	k, err := p.kubeconfig()
+	if err == nil && k.caFile == "" {
+		return k.endpoint, k.caData, nil
+	}
 	if err == nil {
 		ca, err = p.Root.ReadFile(k.caFile)
 		return k.endpoint, ca, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
@@ -37,6 +38,80 @@ func TestNothingWanted(t *testing.T) {
 	for _, check := range configChecks[:3] {
 		if f := check.look(t.Context(), p); f.Status == Failed || f.Status == Warning {
 			t.Errorf("%s: %s: %s", check.Name, f.Status, f.Summary)
+		}
+	}
+}
+
+const (
+	kubeletDocument = "etc/kubernetes/kubelet/kubelet-config.json"
+	kubeconfigFile  = "var/lib/kubelet/kubeconfig"
+	extraArgs       = "etc/systemd/system/kubelet.service.d/30-kubelet-extra-args.conf"
+)
+
+// TestDropIns: what stands in --config-dir counts for more, in the order of
+// names, as kubelet merges it.
+func TestDropIns(t *testing.T) {
+	p := lying(t, map[string]string{
+		kubeletDocument:                      `{"failSwapOn": true, "maxPods": 5, "clusterDNS": ["10.0.0.1", "10.0.0.2"], "evictionHard": {"memory.available": "1Mi"}}`,
+		"etc/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet --config /etc/kubernetes/kubelet/kubelet-config.json --config-dir=/etc/kubelet.d $KUBELET_EXTRA_ARGS\n",
+		"etc/kubelet.d/20-b.conf":            `{"maxPods": 7, "clusterDNS": ["10.0.0.3"]}`,
+		"etc/kubelet.d/10-a.conf":            "failSwapOn: false\nmaxPods: 6\nevictionHard: {nodefs.available: 5%}\n",
+		"etc/kubelet.d/30-c.json":            `{"maxPods": 8}`,
+	})
+	c, err := p.kubelet()
+	if err != nil || c.FailSwapOn == nil || *c.FailSwapOn || c.MaxPods != 7 || len(c.ClusterDNS) != 1 || len(c.EvictionHard) != 2 {
+		t.Errorf("%v: %+v", err, c)
+	}
+}
+
+// TestFlags: a later file sets a variable anew, and a later flag counts.
+func TestFlags(t *testing.T) {
+	p := lying(t, map[string]string{
+		"usr/lib/systemd/system/kubelet.service":                    "[Service]\nExecStart=/usr/bin/kubelet --v=1 $KUBELET_ARGS $KUBELET_EXTRA_ARGS\n",
+		"etc/systemd/system/kubelet.service.d/10-kubelet-args.conf": "[Service]\nEnvironment='KUBELET_ARGS=--v=2 --hostname-override=own'\n",
+		extraArgs: "[Service]\nEnvironment='KUBELET_EXTRA_ARGS=--max-pods=3'\n",
+		"etc/systemd/system/kubelet.service.d/40-hand.conf": "[Service]\nEnvironment='KUBELET_EXTRA_ARGS=--max-pods 4'\n",
+	})
+	if p.flag("v") != "2" || p.flag("max-pods") != "4" {
+		t.Errorf("%q", p.flags())
+	}
+	if name, named := p.nodeName(); name != "own" || named {
+		t.Errorf("%s, named: %t", name, named)
+	}
+	hand := lying(t, map[string]string{extraArgs: "[Service]\nEnvironment='KUBELET_EXTRA_ARGS=--hostname-override=Other'\n"})
+	if name, named := hand.nodeName(); name != "other" || !named {
+		t.Errorf("%s, named: %t", name, named)
+	}
+}
+
+const kubeconfigHead = "apiVersion: v1\nkind: Config\ncontexts: [{name: a, context: {cluster: c, user: u}}]\n"
+
+func TestKubeconfig(t *testing.T) {
+	const rest = "clusters: [{name: b, cluster: {server: https://b}}, {name: c, cluster: {server: https://c, certificate-authority: ../ca.crt, certificate-authority-data: Y2E=}}]\n" +
+		"users: [{name: t, user: {}}, {name: u, user: {exec: {command: x, args: [-i, name]}}}]\n"
+	p := lying(t, map[string]string{kubeconfigFile: kubeconfigHead + "current-context: a\n" + rest})
+	k, err := p.kubeconfig()
+	endpoint, ca, caErr := p.cluster()
+	if err != nil || k.cluster != "name" || endpoint != "https://c" || string(ca) != "ca" || caErr != nil {
+		t.Errorf("%v, %v: %+v, %s", err, caErr, k, ca)
+	}
+	path := lying(t, map[string]string{"var/lib/ca.crt": "file", kubeconfigFile: kubeconfigHead + "current-context: a\n" + strings.Replace(rest, ", certificate-authority-data: Y2E=", "", 1)})
+	if _, ca, err := path.cluster(); err != nil || string(ca) != "file" {
+		t.Errorf("%v: %s", err, ca)
+	}
+	for content, says := range map[string]string{
+		kubeconfigHead + rest:                          "has no current-context",
+		kubeconfigHead + "current-context: z\n" + rest: `has no context "z"`,
+		kubeconfigHead + "current-context: a\n" + strings.Replace(rest, "name: u", "name: v", 1):      `has no user "u", which the context "a" names`,
+		kubeconfigHead + "current-context: a\n" + strings.Replace(rest, "name: c,", "name: d,", 1):    `has no cluster "c"`,
+		kubeconfigHead + "current-context: a\n" + strings.Replace(rest, "server: https://c, ", "", 1): "has no server",
+	} {
+		p := lying(t, map[string]string{kubeletDocument: "{}", kubeconfigFile: content})
+		if f := kubeletConfigParse(t.Context(), p); f.Status != Failed || !strings.Contains(f.Summary, says) {
+			t.Errorf("%s: %s, want %s", f.Status, f.Summary, says)
+		}
+		if f := caValid(t.Context(), p); f.Status != Skipped {
+			t.Errorf("ca-valid: %s: %s", f.Status, f.Summary)
 		}
 	}
 }

@@ -139,29 +139,43 @@ func unitContainerd(ctx context.Context, p *patient) Finding {
 	return p.service(ctx, layout.ContainerdService)
 }
 
-func (p *patient) criAddress() string {
-	address := layout.ContainerdSocket
+// criAddress is the socket that kubelet speaks CRI on, and who says so; not
+// "unix" is another kind of address.
+func (p *patient) criAddress() (address, origin string, isUnix bool) {
+	address, origin = layout.ContainerdSocket, "kubelet's own default"
 	if c, err := p.kubelet(); err == nil && c.ContainerRuntimeEndpoint != "" {
-		address = c.ContainerRuntimeEndpoint
-	} else if flag := p.flag("container-runtime-endpoint"); flag != "" {
-		address = flag
+		address, origin = c.ContainerRuntimeEndpoint, "containerRuntimeEndpoint of kubelet's configuration"
 	}
-	return strings.TrimPrefix(address, "unix://")
+	if p.flag("container-runtime-endpoint") != "" {
+		origin = "kubelet's flag --container-runtime-endpoint"
+	}
+	path := strings.TrimPrefix(address, "unix://")
+	return path, origin, strings.HasPrefix(path, "/")
 }
 
+// ofContainerd tells whether a socket is containerd's, by its name.
+func ofContainerd(address string) bool { return strings.Contains(address, "containerd") }
+
 func criSocket(ctx context.Context, p *patient) Finding {
-	address := p.criAddress()
-	if !strings.Contains(address, "containerd") {
-		return skipped("the container runtime is not containerd: %s", address)
+	address, origin, isUnix := p.criAddress()
+	if !isUnix {
+		return skipped("the container runtime is not on this machine's own socket: %s", address)
 	}
-	if resolved := p.host(address); !p.Root.Exists(address) {
-		return failed("systemctl restart "+layout.ContainerdService, "containerd runs, and its socket %s is not there", resolved)
+	remedy := "systemctl restart " + layout.ContainerdService
+	if !ofContainerd(address) {
+		remedy = "set containerRuntimeEndpoint to unix://" + layout.ContainerdSocket + " (" + origin + " says otherwise) and restart kubelet; or start the container runtime that is meant"
+	}
+	if !p.Root.Exists(address) {
+		return failed(remedy, "kubelet's container runtime is not there: the socket %s is missing", address).seen(origin + ": " + address)
 	}
 	connection, err := (&net.Dialer{Timeout: 3 * time.Second}).DialContext(ctx, "unix", p.host(address))
 	if err != nil {
-		return failed("systemctl restart "+layout.ContainerdService, "containerd does not take connections on %s: %v", address, err)
+		return failed(remedy, "kubelet's container runtime does not take connections on %s: %v", address, err).seen(origin + ": " + address)
 	}
 	connection.Close()
+	if !ofContainerd(address) {
+		return ok("a container runtime takes connections on %s", address)
+	}
 	if s, err := p.containerd(); err == nil {
 		off, _ := s.at("disabled_plugins").([]any)
 		for _, name := range off {
@@ -267,8 +281,15 @@ func pauseImage(ctx context.Context, p *patient) Finding {
 	if name == "" {
 		return skipped("containerd's own default is used")
 	}
-	out, err := p.output(ctx, "ctr", "--address", p.criAddress(), "--namespace", "k8s.io", "images", "ls", "--quiet", "name=="+name)
-	if err == nil && strings.TrimSpace(out) == name {
+	address, _, _ := p.criAddress()
+	if !ofContainerd(address) {
+		return skipped("the container runtime is not containerd: %s", address)
+	}
+	out, err := p.output(ctx, "ctr", "--address", address, "--namespace", "k8s.io", "images", "ls", "--quiet", "name=="+name)
+	if err != nil {
+		return skipped("containerd does not say which images it has: %v", firstLine(err.Error()))
+	}
+	if strings.TrimSpace(out) == name {
 		return ok("%s is on the node", name)
 	}
 	host, _, found := strings.Cut(name, "/")

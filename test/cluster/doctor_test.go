@@ -202,7 +202,7 @@ func TestDoctor(t *testing.T) {
 			breaks: "mount -t tmpfs -o nr_inodes=20 tmpfs /var/log", mends: "umount /var/log"},
 		{name: "swap", want: "swap", says: "swap is on",
 			breaks: "printf 'Filename Type Size Used Priority\\n/swapfile file 1048572 0 -2\\n' >/root/swaps; mount --bind /root/swaps /proc/swaps; " + restart, mends: "umount /proc/swaps; " + restart},
-		edit("more memory reserved than there is", "memory-reserved", "are reserved", kubeletJSON, `s/"memory": "[0-9]*Mi"/"memory": "9000Gi"/`, ""),
+		edit("more memory reserved than there is", "memory-reserved", "are reserved", kubeletJSON, `s/"memory": "[0-9]*Mi"/"memory": "9000Gi"/`, restart),
 		{name: "kubelet that cannot be executed", want: "exec-allowed", says: "/usr/bin/kubelet", breaks: "chmod -x /usr/bin/kubelet", mends: "chmod +x /usr/bin/kubelet"},
 		{name: "no runc", want: "exec-allowed", says: "runc", breaks: "mv $(command -v runc) /root/runc", mends: "mv /root/runc /usr/sbin/runc"},
 
@@ -251,6 +251,7 @@ func TestDoctor(t *testing.T) {
 			mends: "rm -f /run/systemd/system/containerd.service; systemctl unmask containerd || true; [ ! -e /root/u/containerd.service ] || mv /root/u/containerd.service /etc/systemd/system/; systemctl daemon-reload; " + renew},
 		{name: "containerd stopped", want: "unit-containerd", says: "was not started", breaks: "systemctl stop containerd", mends: renew},
 		edit("containerd without its CRI plugin", "cri-socket", "switched off", tomlFile, `/^disabled_plugins/d; 1i disabled_plugins = ["io.containerd.grpc.v1.cri"]`, "systemctl reset-failed containerd || true; systemctl restart containerd\n"),
+		edit("a socket where no container runtime is", "cri-socket", "the socket /run/dockershim.sock is missing", kubeletJSON, `s#"containerRuntimeEndpoint": "[^"]*"#"containerRuntimeEndpoint": "unix:///run/dockershim.sock"#`, restart),
 		edit("different cgroup drivers", "cgroup-driver", "by cgroupfs", tomlFile, "s/SystemdCgroup = true/SystemdCgroup = false/", ""),
 		{name: "no image credential provider", want: "credential-provider", says: "missing", breaks: "d=$(ls -d /etc/eks/image-credential-provider); f=$(ls $d | grep -v config.json | head -1); [ -n \"$f\" ] && mv $d/$f /root/provider-$f || sed -i.whole 's/\"name\": \"[^\"]*\"/\"name\": \"gone\"/' $d/config.json",
 			mends: "d=/etc/eks/image-credential-provider; for f in /root/provider-*; do [ ! -e $f ] || mv $f $d/${f#/root/provider-}; done; [ ! -e $d/config.json.whole ] || mv $d/config.json.whole $d/config.json"},
@@ -259,6 +260,7 @@ func TestDoctor(t *testing.T) {
 
 		// kubelet.
 		edit("a kubelet configuration that is no JSON", "kubelet-config-parse", "kubelet-config.json", kubeletJSON, "1s/{/[/", ""),
+		edit("a kubeconfig without a current context", "kubelet-config-parse", "has no current-context", kubeconfig, "/^current-context/d", ""),
 		{name: "no kubeconfig", want: "kubelet-config-parse", says: "kubeconfig is missing", breaks: "mv " + kubeconfig + " /root/kubeconfig", mends: "mv /root/kubeconfig " + kubeconfig},
 		edit("another instance's files", "ran-from-ami", "another instance", kubeletJSON, `s#"providerID": "[^"]*"#"providerID": "aws:///eu-west-1a/i-00000000000000000"#`, ""),
 		{name: "a port of kubelet's that is taken", want: "ports-free", says: "10250", breaks: "systemctl stop kubelet; systemd-run --unit=taken --collect /usr/bin/python3 -m http.server 10250; for i in $(seq 50); do ss -ltn | grep -q :10250 && break; sleep 0.1; done", mends: "systemctl stop taken; " + restart},
@@ -276,7 +278,7 @@ func TestDoctor(t *testing.T) {
 		{name: "a command before kubelet that hangs", want: "unit-kubelet", says: "ExecStartPre=/bin/sleep 100 does not end", breaks: dropIn("[Service]\\nExecStartPre=/bin/sleep 100") + "sleep 4\n", mends: undrop},
 		{name: "a unit that kubelet needs and that fails", want: "unit-kubelet", says: "needed.service, which it needs (Requires=), is failed",
 			breaks: "printf '[Service]\\nType=oneshot\\nExecStart=/bin/false\\n' >/etc/systemd/system/needed.service; systemctl stop kubelet; " + dropIn("[Unit]\\nRequires=needed.service\\nAfter=needed.service"), mends: "rm /etc/systemd/system/needed.service; " + undrop},
-		{name: "a CPU manager that had another policy before", want: "unit-kubelet", says: "differs from state checkpoint policy",
+		{name: "a CPU manager that had another policy before", want: "unit-kubelet", says: "could not restore state from checkpoint",
 			breaks: "systemctl stop kubelet; cp -a /var/lib/kubelet/cpu_manager_state /root/whole; sed -i 's/\"policyName\":\"none\"/\"policyName\":\"static\"/' /var/lib/kubelet/cpu_manager_state; " + restart + "sleep 3\n", mends: "rm -f /var/lib/kubelet/cpu_manager_state; " + restart},
 		edit("a field of the wrong kind", "unit-kubelet", "not understood", kubeletJSON, `s/"serializeImagePulls": [a-z]*/"serializeImagePulls": "no"/`, restart+"sleep 2\n"),
 		edit("a feature gate that kubelet does not know", "unit-kubelet", "feature gate", kubeletJSON, `s/"featureGates": {/"featureGates": {"NoSuchGate": true,/`, restart+"sleep 2\n"),
@@ -296,6 +298,7 @@ printf '#!/bin/sh\necho '"'"'{"kind":"ExecCredential","apiVersion":"client.authe
 		{name: "a role that nobody mapped", want: "api-auth", says: "does not know the role arn:aws:iam::111111111111:role/" + Role, control: mapped("SomebodyElse", byName)},
 		{name: "a role that is mapped to a person", want: "identity", says: "alice", control: mapped(Role, "alice")},
 		{name: "a role that is mapped to names of another kind", want: "name-agrees", says: "system:node:i-", control: mapped(Role, "system:node:{{SessionName}}")},
+		edit("a name that a hand gave", "name-agrees", "kubelet registers as other", extraArgs, "s/--node-labels/--hostname-override=other --node-labels/", restart),
 		{name: "a Node object of another instance", want: "node-exists-elsewhere", says: "i-00000000000000001", mends: restart, control: func() func() {
 			c.Delete(ctx, nodePath(n.Name()))
 			c.Apply(ctx, nodePath(n.Name()), map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": n.Name()}, "spec": map[string]any{"providerID": "aws:///eu-west-1a/i-00000000000000001"}})
@@ -348,6 +351,11 @@ printf '#!/bin/sh\necho '"'"'{"kind":"ExecCredential","apiVersion":"client.authe
 		{"a kubelet that was started only now", restart, ""},
 		{"swap that kubelet was told to bear", "printf 'Filename Type Size Used Priority\\n/swapfile file 1048572 0 -2\\n' >/root/swaps; mount --bind /root/swaps /proc/swaps; cp -a " + extraArgs + " /root/whole; sed -i 's/--node-labels/--fail-swap-on=false --node-labels/' " + extraArgs + "; " + restart,
 			"umount /proc/swaps; cp -a /root/whole " + extraArgs + "; " + restart},
+		{"swap that a drop-in lets it bear", "printf 'Filename Type Size Used Priority\\n/swapfile file 1048572 0 -2\\n' >/root/swaps; mount --bind /root/swaps /proc/swaps; mkdir -p /etc/kubelet.d; " +
+			"printf 'apiVersion: kubelet.config.k8s.io/v1beta1\\nkind: KubeletConfiguration\\nfailSwapOn: false\\n' >/etc/kubelet.d/10-swap.conf; cp -a " + extraArgs + " /root/whole; sed -i 's#--node-labels#--config-dir=/etc/kubelet.d --node-labels#' " + extraArgs + "; " + restart,
+			"umount /proc/swaps; cp -a /root/whole " + extraArgs + "; " + restart},
+		{"swap that came on while kubelet runs", "sleep 6; printf 'Filename Type Size Used Priority\\n/swapfile file 1048572 0 -2\\n' >/root/swaps; mount --bind /root/swaps /proc/swaps", "umount /proc/swaps"},
+		{"a certificate authority in the kubeconfig", "cp -a " + kubeconfig + " /root/whole; sed -i \"s#certificate-authority: .*#certificate-authority-data: $(base64 -w0 " + caFile + ")#\" " + kubeconfig + "; " + restart, "cp -a /root/whole " + kubeconfig + "; " + restart},
 		{"another runtime beside runc", "cp -a " + tomlFile + " /root/whole; printf '\\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runsc]\\nruntime_type = \"io.containerd.runsc.v1\"\\n' >>" + tomlFile + "; " + renew, "cp -a /root/whole " + tomlFile + "; " + renew},
 		{"a certificate authority with a comment", "cp -a " + caFile + " /root/whole; (echo '# of the cluster'; cat /root/whole; cat /root/whole) >" + caFile, "cp -a /root/whole " + caFile},
 	} {
