@@ -145,7 +145,7 @@ const (
 		"enable it (aws ec2 modify-instance-metadata-options --instance-id ID --http-endpoint enabled)"
 	remedyUnauthorized = "the service refused tokens that it had just issued: check that nothing stands between the instance and its metadata service (a proxy, a metadata mock), and --imds-endpoint"
 	remedyGarbage      = "this does not look like the EC2 instance metadata service: check --imds-endpoint and AWS_EC2_METADATA_SERVICE_ENDPOINT"
-	remedyUnreachable  = "is this an EC2 instance, and is its network up? Elsewhere try `nodeadm simulate`, or name a metadata service with --imds-endpoint URL"
+	remedyUnreachable  = "is this an EC2 instance, and is its network up? On one, check its metadata options (HttpEndpoint has to be enabled; in a container HttpPutResponseHopLimit has to be 2), what its own firewall does with 169.254.169.254 (iptables -S OUTPUT, nft list ruleset), ip route get 169.254.169.254, and that NO_PROXY names it. Elsewhere try `nodeadm simulate`, or name a metadata service with --imds-endpoint URL"
 	remedyAbsent       = "EC2 has no such value for this instance (yet): check that an IAM role is attached if credentials are missing, and that the network interface is up"
 	remedyBusy         = "the metadata service is there and does not answer properly: if it persists, stop and start the instance"
 )

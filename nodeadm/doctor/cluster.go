@@ -152,31 +152,6 @@ func nodeRegistered(ctx context.Context, p *patient) Finding {
 	return f
 }
 
-// cniPatience is how long aws-node may take to come up.
-const cniPatience = 30 * time.Second
-
-func cniConf(ctx context.Context, p *patient) Finding {
-	if !p.configured() {
-		return skipped("nodeadm has not configured this node yet")
-	}
-	const dir = "/etc/cni/net.d"
-	var found []string
-	entries, _ := p.list(dir)
-	for _, name := range entries {
-		if slices.ContainsFunc([]string{".conf", ".conflist", ".json"}, func(suffix string) bool { return strings.HasSuffix(name, suffix) }) {
-			found = append(found, dir+"/"+name)
-		}
-	}
-	if state, err := p.unit(ctx, layout.KubeletService); len(found) == 0 && err == nil && state.Active == "active" && state.ActiveFor < cniPatience {
-		return warning("look again in a minute: aws-node writes it when it is well", "there is no file in %s yet, and kubelet was started %s ago", dir, state.ActiveFor.Round(time.Second))
-	}
-	if len(found) == 0 {
-		return failed("kubectl -n kube-system logs -l k8s-app=aws-node --all-containers, and /var/log/aws-routed-eni on the node; check that the role has AmazonEKS_CNI_Policy, and that images can be pulled",
-			"pods have no network: there is no file in %s, and aws-node has not written one yet", dir)
-	}
-	return ok("%s says how pods are connected", found[0])
-}
-
 func nodeReady(ctx context.Context, p *patient) Finding {
 	node := p.asked().node
 	if node.Name == "" {

@@ -31,7 +31,7 @@ var machineChecks = []Check{
 	{Name: "kernel-modules", Question: "Has the kernel what containers need?", look: kernelModules,
 		Explanation: "containerd unpacks images with overlay; pods are connected by veth, and kube-proxy follows connections with nf_conntrack. Kernels of minimal images have them in a package of their own."},
 	{Name: "kernel-settings", Question: "Are the kernel's settings those that kubelet insists on?", look: unlessItRuns(kernelSettings),
-		Explanation: "With protectKernelDefaults kubelet compares some sysctls with what it would set, and does not start if they differ."},
+		Explanation: "With protectKernelDefaults kubelet compares some sysctls with what it would set, and does not start if they differ. Pods need net.ipv4.ip_forward, which containerd's CNI plugins turn on and files in /etc/sysctl.d may turn off again."},
 	{Name: "kernel-limits", Question: "Does the kernel allow for enough processes and watches?", look: kernelLimits,
 		Explanation: "Each container takes processes, open files and inotify instances of the node's. \"too many open files\" of kubelet is often fs.inotify.max_user_instances."},
 	{Name: "memory-reserved", Question: "Is memory left for pods?", look: unlessItRuns(memoryReserved),
@@ -140,12 +140,17 @@ func (p *patient) threshold(dir, kind string, size uint64) uint64 {
 	if c, err := p.kubelet(); err == nil && c.EvictionHard != nil {
 		value = c.EvictionHard[signal]
 	}
+	return uint64(amount(value, float64(size)))
+}
+
+// amount is what a threshold of evictionHard comes to: a quantity, or a share.
+func amount(value string, size float64) float64 {
 	if percent, found := strings.CutSuffix(value, "%"); found {
 		share, _ := strconv.ParseFloat(percent, 64)
-		return uint64(share / 100 * float64(size))
+		return share / 100 * size
 	}
-	amount, _ := quantity(value)
-	return uint64(amount)
+	n, _ := quantity(value)
+	return n
 }
 
 // quantity reads a quantity of Kubernetes, such as 100Mi.
@@ -261,6 +266,9 @@ func (p *patient) loadable(module string) bool {
 }
 
 func kernelSettings(_ context.Context, p *patient) Finding {
+	if p.configured() && strings.TrimSpace(p.text("/proc/sys/net/ipv4/ip_forward")) == "0" {
+		return warning("sysctl -w net.ipv4.ip_forward=1, and see which file in /etc/sysctl.d says otherwise", "net.ipv4.ip_forward is 0: pods reach nothing outside of the node over IPv4")
+	}
 	c, err := p.kubelet()
 	if err != nil || !c.ProtectKernelDefaults {
 		return skipped("kubelet does not insist on settings of the kernel")
@@ -307,7 +315,7 @@ func memoryReserved(_ context.Context, p *patient) Finding {
 	}
 	kube, _ := quantity(string(c.KubeReserved["memory"]))
 	system, _ := quantity(string(c.SystemReserved["memory"]))
-	evict, _ := quantity(c.EvictionHard["memory.available"])
+	evict := amount(c.EvictionHard["memory.available"], total)
 	reserved := kube + system + evict
 	evidence := fmt.Sprintf("kubeReserved %s, systemReserved %s, evictionHard %s, memory %s", bytesOf(uint64(kube)), bytesOf(uint64(system)), bytesOf(uint64(evict)), bytesOf(uint64(total)))
 	if total > 0 && reserved >= total {

@@ -183,6 +183,26 @@ type kubeconfig struct {
 	clientCertificates bool // instead of tokens, as on Outposts
 }
 
+// kubeconfigEntry is a context, a cluster or a user of a kubeconfig.
+type kubeconfigEntry struct {
+	Name    string
+	Context struct{ Cluster, User string }
+	Cluster struct {
+		Server string `json:"server"`
+		CA     string `json:"certificate-authority"`
+		CAData []byte `json:"certificate-authority-data"`
+	}
+	User struct {
+		Certificate string `json:"client-certificate"`
+		Data        string `json:"client-certificate-data"`
+		Exec        *struct {
+			Command string                         `json:"command"`
+			Args    []string                       `json:"args"`
+			Env     []struct{ Name, Value string } `json:"env"`
+		} `json:"exec"`
+	}
+}
+
 func (p *patient) readKubeconfig() (k kubeconfig, err error) {
 	path := layout.Kubeconfig
 	if !p.Root.Exists(path) && p.Root.Exists(layout.BootstrapKubeconfig) {
@@ -200,31 +220,8 @@ func (p *patient) readKubeconfig() (k kubeconfig, err error) {
 		return k, fmt.Errorf("%s is empty", path)
 	}
 	var file struct {
-		Current  string `json:"current-context"`
-		Contexts []struct {
-			Name    string
-			Context struct{ Cluster, User string }
-		}
-		Clusters []struct {
-			Name    string
-			Cluster struct {
-				Server string `json:"server"`
-				CA     string `json:"certificate-authority"`
-				CAData []byte `json:"certificate-authority-data"`
-			}
-		}
-		Users []struct {
-			Name string
-			User struct {
-				Certificate string `json:"client-certificate"`
-				Data        string `json:"client-certificate-data"`
-				Exec        *struct {
-					Command string                         `json:"command"`
-					Args    []string                       `json:"args"`
-					Env     []struct{ Name, Value string } `json:"env"`
-				} `json:"exec"`
-			}
-		}
+		Current                   string `json:"current-context"`
+		Contexts, Clusters, Users []kubeconfigEntry
 	}
 	if err := trees[0].Decode(&file); err != nil {
 		return k, fmt.Errorf("%s: %w", path, err)
@@ -232,36 +229,29 @@ func (p *patient) readKubeconfig() (k kubeconfig, err error) {
 	if file.Current == "" {
 		return k, fmt.Errorf("%s has no current-context", path)
 	}
-	at := map[string]int{}
-	for i, c := range file.Contexts {
-		at["context "+c.Name] = i
-	}
-	for i, c := range file.Clusters {
-		at["cluster "+c.Name] = i
-	}
-	for i, u := range file.Users {
-		at["user "+u.Name] = i
-	}
-	current, exists := at["context "+file.Current]
-	if !exists {
-		return k, fmt.Errorf("%s has no context %q, which current-context names", path, file.Current)
-	}
-	context := file.Contexts[current].Context
-	for _, named := range []string{"cluster " + context.Cluster, "user " + context.User} {
-		if _, exists := at[named]; !exists {
-			kind, name, _ := strings.Cut(named, " ")
-			return k, fmt.Errorf("%s has no %s %q, which the context %q names", path, kind, name, file.Current)
+	find := func(kind string, all []kubeconfigEntry, name string) (found kubeconfigEntry) {
+		i := slices.IndexFunc(all, func(e kubeconfigEntry) bool { return e.Name == name })
+		if i >= 0 {
+			return all[i]
 		}
+		if err == nil {
+			err = fmt.Errorf("%s has no %s %q, for its current-context %q", path, kind, name, file.Current)
+		}
+		return found
 	}
-	cluster, user := file.Clusters[at["cluster "+context.Cluster]].Cluster, file.Users[at["user "+context.User]].User
-	if cluster.Server == "" {
-		return k, fmt.Errorf("%s: the cluster %q has no server", path, context.Cluster)
+	context := find("context", file.Contexts, file.Current).Context
+	cluster, user := find("cluster", file.Clusters, context.Cluster).Cluster, find("user", file.Users, context.User).User
+	if err == nil && cluster.Server == "" {
+		err = fmt.Errorf("%s: the cluster %q has no server", path, context.Cluster)
+	}
+	if err != nil {
+		return k, err
 	}
 	k.endpoint, k.caData, k.caFile = cluster.Server, cluster.CAData, cluster.CA
 	if k.caFile != "" && !filepath.IsAbs(k.caFile) {
 		k.caFile = filepath.Join(filepath.Dir(path), k.caFile)
 	}
-	if k.caData != nil {
+	if len(k.caData) > 0 {
 		k.caFile = "" // it counts for less
 	}
 	k.clientCertificates = user.Certificate != "" || user.Data != ""

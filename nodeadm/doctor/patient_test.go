@@ -102,7 +102,7 @@ func TestKubeconfig(t *testing.T) {
 	for content, says := range map[string]string{
 		kubeconfigHead + rest:                          "has no current-context",
 		kubeconfigHead + "current-context: z\n" + rest: `has no context "z"`,
-		kubeconfigHead + "current-context: a\n" + strings.Replace(rest, "name: u", "name: v", 1):      `has no user "u", which the context "a" names`,
+		kubeconfigHead + "current-context: a\n" + strings.Replace(rest, "name: u", "name: v", 1):      `has no user "u", for its current-context "a"`,
 		kubeconfigHead + "current-context: a\n" + strings.Replace(rest, "name: c,", "name: d,", 1):    `has no cluster "c"`,
 		kubeconfigHead + "current-context: a\n" + strings.Replace(rest, "server: https://c, ", "", 1): "has no server",
 	} {
@@ -113,5 +113,59 @@ func TestKubeconfig(t *testing.T) {
 		if f := caValid(t.Context(), p); f.Status != Skipped {
 			t.Errorf("ca-valid: %s: %s", f.Status, f.Summary)
 		}
+	}
+}
+
+func TestCNI(t *testing.T) {
+	const ptp = `{"name": "pods", "plugins": [{"type": "ptp", "ipam": {"type": "host-local"}}]}`
+	for _, test := range []struct {
+		name, want string
+		files      map[string]string
+	}{
+		{"all there", "", map[string]string{"etc/cni/net.d/10-ptp.conflist": ptp, "opt/cni/bin/ptp": "x", "opt/cni/bin/host-local": "x"}},
+		{"no plugin", "the plugin ptp, and there is no such program in /opt/cni/bin", map[string]string{"etc/cni/net.d/10-ptp.conflist": ptp}},
+		{"no plugin for addresses", "the plugin host-local", map[string]string{"etc/cni/net.d/10-ptp.conflist": ptp, "opt/cni/bin/ptp": "x"}},
+		{"a single plugin", "the plugin bridge", map[string]string{"etc/cni/net.d/10.conf": `{"type": "bridge"}`}},
+		{"another folder", "no such program in /elsewhere", map[string]string{"etc/cni/net.d/10-ptp.conflist": ptp, "etc/containerd/config.toml": "[plugins.\"io.containerd.cri.v1.runtime\".cni]\nbin_dirs = [\"/elsewhere\"]\n"}},
+		{"no JSON", "is no JSON", map[string]string{"etc/cni/net.d/10-ptp.conflist": "{", "etc/cni/net.d/20-ptp.conflist": ptp}},
+		{"a folder of that name", "there is no file", map[string]string{"etc/cni/net.d/10-ptp.conflist/x": ""}},
+	} {
+		test.files[kubeletDocument], test.files[kubeconfigFile] = "{}", "{}"
+		p := lying(t, test.files)
+		for _, program := range []string{"ptp", "host-local"} {
+			_ = os.Chmod(p.host("/opt/cni/bin/"+program), 0o755)
+		}
+		f := cniConf(t.Context(), p)
+		if (f.Status == Failed) != (test.want != "") || !strings.Contains(f.Summary, test.want) {
+			t.Errorf("%s: %s: %s", test.name, f.Status, f.Summary)
+		}
+	}
+}
+
+func TestMemoryReserved(t *testing.T) {
+	for threshold, want := range map[string]Status{"10%": OK, "60%": Failed, "100Mi": OK} {
+		p := lying(t, map[string]string{"proc/meminfo": "MemTotal: 1048576 kB\n", kubeletDocument: `{"kubeReserved": {"memory": "500Mi"}, "evictionHard": {"memory.available": "` + threshold + `"}}`})
+		if f := memoryReserved(t.Context(), p); f.Status != want {
+			t.Errorf("%s: %s: %s", threshold, f.Status, f.Summary)
+		}
+	}
+}
+
+func TestForwarding(t *testing.T) {
+	for value, want := range map[string]Status{"0": Warning, "1": Skipped} {
+		p := lying(t, map[string]string{"proc/sys/net/ipv4/ip_forward": value + "\n", kubeletDocument: "{}", kubeconfigFile: "{}"})
+		if f := kernelSettings(t.Context(), p); f.Status != want {
+			t.Errorf("%s: %s: %s", value, f.Status, f.Summary)
+		}
+	}
+}
+
+// TestIMDSReach: what happened last is said, and what of EC2's may be behind it.
+func TestIMDSReach(t *testing.T) {
+	p := lying(t, nil)
+	p.IMDSEndpoint = "http://127.0.0.1:1"
+	p = newPatient(t.Context(), p.Options)
+	if f := imdsReach(t.Context(), p); f.Status != Failed || !strings.Contains(f.Summary, "connection refused") || !strings.Contains(f.Remedy, "HttpEndpoint") || !strings.Contains(f.Remedy, "iptables") {
+		t.Errorf("%+v", f)
 	}
 }

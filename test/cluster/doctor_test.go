@@ -309,6 +309,7 @@ printf '#!/bin/sh\necho '"'"'{"kind":"ExecCredential","apiVersion":"client.authe
 			d.control = func() func() { c.Delete(ctx, nodePath(n.Name())); return func() {} }
 			return d
 		}(),
+		{name: "a CNI plugin that is missing", want: "cni-conf", says: "the plugin ptp, and there is no such program in /opt/cni/bin", breaks: "mv /usr/lib/cni/ptp /root/", mends: "mv /root/ptp /usr/lib/cni/"},
 		{name: "no network for pods", want: "cni-conf", says: "pods have no network", breaks: "mv /etc/cni/net.d /root/net.d; mkdir /etc/cni/net.d; sleep 31", mends: "rmdir /etc/cni/net.d; mv /root/net.d /etc/cni/net.d"},
 	}
 	n.writeNXDOMAIN(ctx)
