@@ -88,14 +88,15 @@ func (c *ControlPlane) StartNode(o NodeOptions) *Node {
 // alone; for another it would wait a minute for a DHCP server.
 const cable = "veth-vpc"
 
-// connect lays the cable and does what EC2's DHCP server does.
+// connect lays the cable and does what EC2's DHCP server does, and the image's
+// sysctl.d, before which this network was not there.
 func (n *Node) connect() {
 	n.control.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	machine.Connect(n.Machine, cable, n.control.Machine, "node")
 	n.control.MustRun(ctx, "ip", "link", "set", "node", "master", "vpc", "up")
-	n.MustRun(ctx, "sh", "-euc", "ip address add "+n.World.Instance.LocalIPv4+"/16 dev "+cable+"; ip link set "+cable+" up; ip route add default via "+Address)
+	n.MustRun(ctx, "sh", "-euc", "ip address add "+n.World.Instance.LocalIPv4+"/16 dev "+cable+"; ip link set "+cable+" up; ip route add default via "+Address+"; echo 1 >/proc/sys/net/ipv4/ip_forward")
 }
 
 // Reboot boots the node again, which takes its cable away.
