@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/eks-bootstrap/nodeadm/internal/rootfs"
 	"github.com/eks-bootstrap/nodeadm/nodeadm/config"
@@ -164,7 +165,9 @@ func TestForwarding(t *testing.T) {
 func TestIMDSReach(t *testing.T) {
 	p := lying(t, nil)
 	p.IMDSEndpoint = "http://127.0.0.1:1"
-	p = newPatient(t.Context(), p.Options)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	p = newPatient(ctx, p.Options)
 	if f := imdsReach(t.Context(), p); f.Status != Failed || !strings.Contains(f.Summary, "connection refused") || !strings.Contains(f.Remedy, "HttpEndpoint") || !strings.Contains(f.Remedy, "iptables") {
 		t.Errorf("%+v", f)
 	}

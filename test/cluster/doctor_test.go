@@ -266,7 +266,7 @@ func TestDoctor(t *testing.T) {
 		{name: "a port of kubelet's that is taken", want: "ports-free", says: "10250", breaks: "systemctl stop kubelet; systemd-run --unit=taken --collect /usr/bin/python3 -m http.server 10250; for i in $(seq 50); do ss -ltn | grep -q :10250 && break; sleep 0.1; done", mends: "systemctl stop taken; " + restart},
 		{name: "kubelet masked", want: "unit-kubelet", says: "masked", breaks: "systemctl stop kubelet; mv /etc/systemd/system/kubelet.service /root/; systemctl mask kubelet", mends: "systemctl unmask kubelet; mv /root/kubelet.service /etc/systemd/system/; " + restart},
 		{name: "kubelet stopped", want: "unit-kubelet", says: "was not started", breaks: "systemctl stop kubelet", mends: restart},
-		edit("a flag that kubelet does not know", "unit-kubelet", "does not know a flag", extraArgs, "s/--node-labels/--no-such-flag --node-labels/", restart+"sleep 2\n"),
+		edit("a flag that kubelet does not know", "unit-kubelet", "unknown flag: --no-such-flag", extraArgs, "s/--node-labels/--no-such-flag --node-labels/", restart+"sleep 2\n"),
 		func() disease {
 			d := edit("a flag that was mended, and then no program", "unit-kubelet", "the program of ExecStart= cannot be run: /usr/bin/nowhere", extraArgs, "s/--node-labels/--no-such-flag --node-labels/", restart+"sleep 2\n")
 			d.breaks += "cp -a /root/whole " + extraArgs + "\n" + dropIn("[Service]\\nExecStart=\\nExecStart=/usr/bin/nowhere")
@@ -309,6 +309,25 @@ printf '#!/bin/sh\necho '"'"'{"kind":"ExecCredential","apiVersion":"client.authe
 			d.control = func() func() { c.Delete(ctx, nodePath(n.Name())); return func() {} }
 			return d
 		}(),
+		{name: "a policy that refuses nodes", want: "node-registered", says: "denied request: no nodes today", mends: restart, control: func() func() {
+			const policies, bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/no-nodes", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/no-nodes"
+			object := func(kind string, spec map[string]any) map[string]any {
+				return map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": "no-nodes"}, "spec": spec}
+			}
+			c.Apply(ctx, policies, object("ValidatingAdmissionPolicy", map[string]any{
+				"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "operations": []string{"CREATE"}, "resources": []string{"nodes"}}}},
+				"validations":      []any{map[string]any{"expression": "false", "message": "no nodes today"}},
+			}))
+			c.Apply(ctx, bindings, object("ValidatingAdmissionPolicyBinding", map[string]any{"policyName": "no-nodes", "validationActions": []string{"Deny"}}))
+			time.Sleep(2 * time.Second) // until the API server goes by it
+			c.Delete(ctx, nodePath(n.Name()))
+			n.sh(ctx, restart)
+			return func() {
+				c.Delete(ctx, bindings)
+				c.Delete(ctx, policies)
+				time.Sleep(2 * time.Second)
+			}
+		}},
 		{name: "a CNI plugin that is missing", want: "cni-conf", says: "the plugin ptp, and there is no such program in /opt/cni/bin", breaks: "mv /usr/lib/cni/ptp /root/", mends: "mv /root/ptp /usr/lib/cni/"},
 		{name: "no network for pods", want: "cni-conf", says: "pods have no network", breaks: "mv /etc/cni/net.d /root/net.d; mkdir /etc/cni/net.d; sleep 31", mends: "rmdir /etc/cni/net.d; mv /root/net.d /etc/cni/net.d"},
 	}
