@@ -322,9 +322,6 @@ func (p *patient) readKubeletConfig() (c kubeletConfig, err error) {
 	if driver := p.flag("cgroup-driver"); driver != "" {
 		c.CgroupDriver = driver
 	}
-	if endpoint := p.flag("container-runtime-endpoint"); endpoint != "" {
-		c.ContainerRuntimeEndpoint = endpoint
-	}
 	return c, nil
 }
 

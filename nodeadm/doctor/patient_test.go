@@ -172,3 +172,22 @@ func TestIMDSReach(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// TestCRISocket: it is the socket that kubelet is told that has to be there.
+func TestCRISocket(t *testing.T) {
+	for endpoint, want := range map[string][2]string{
+		"unix:///run/dockershim.sock":            {"the socket /run/dockershim.sock is missing", "set containerRuntimeEndpoint"},
+		"unix:///run/containerd/wrong.sock":      {"the socket /run/containerd/wrong.sock is missing", "set containerRuntimeEndpoint"},
+		"unix:///run/containerd/containerd.sock": {"the socket /run/containerd/containerd.sock is missing", "systemctl restart containerd"},
+		"unix:///refuses.sock":                   {"does not take connections on /refuses.sock", "set containerRuntimeEndpoint"},
+	} {
+		p := lying(t, map[string]string{kubeletDocument: `{"containerRuntimeEndpoint": "` + endpoint + `"}`, "refuses.sock": ""})
+		if f := criSocket(t.Context(), p); f.Status != Failed || !strings.Contains(f.Summary, want[0]) || !strings.Contains(f.Remedy, want[1]) {
+			t.Errorf("%s: %+v", endpoint, f)
+		}
+	}
+	p := lying(t, map[string]string{kubeletDocument: "{}", extraArgs: "[Service]\nEnvironment='KUBELET_EXTRA_ARGS=--container-runtime-endpoint=npipe:////./pipe/x'\n"})
+	if f := criSocket(t.Context(), p); f.Status != Skipped {
+		t.Errorf("%+v", f)
+	}
+}

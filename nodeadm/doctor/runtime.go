@@ -106,10 +106,11 @@ func (p *patient) service(ctx context.Context, name string) Finding {
 		return failed(mend, "%s: %s", what, reason).seen(seen)
 	}
 	said := systemd.LastWords(ctx, name, 60)
+	if state.Active == "inactive" && state.Result == "success" { // what it said last was not why it ended
+		return failed("systemctl start "+name+", and see what stopped it: journalctl -u "+name, "%s was not started", name).seen(seen).seen(last(complaints(said), 5)...)
+	}
 	if state.Restarts > 0 {
 		what = fmt.Sprintf("%s ends again and again (%d restarts)", name, state.Restarts)
-	} else if state.Active == "inactive" && state.Result == "success" {
-		what, remedy = name+" was not started", "systemctl start "+name+", and see what stopped it: journalctl -u "+name
 	}
 	if known := decode(said); known != nil {
 		what, remedy = what+": "+known.meaning, known.remedy
@@ -139,15 +140,15 @@ func unitContainerd(ctx context.Context, p *patient) Finding {
 	return p.service(ctx, layout.ContainerdService)
 }
 
-// criAddress is the socket that kubelet speaks CRI on, and who says so; not
-// "unix" is another kind of address.
+// criAddress is where kubelet speaks CRI, who says so, and whether that is a
+// socket of this machine's.
 func (p *patient) criAddress() (address, origin string, isUnix bool) {
 	address, origin = layout.ContainerdSocket, "kubelet's own default"
 	if c, err := p.kubelet(); err == nil && c.ContainerRuntimeEndpoint != "" {
 		address, origin = c.ContainerRuntimeEndpoint, "containerRuntimeEndpoint of kubelet's configuration"
 	}
-	if p.flag("container-runtime-endpoint") != "" {
-		origin = "kubelet's flag --container-runtime-endpoint"
+	if flag := p.flag("container-runtime-endpoint"); flag != "" {
+		address, origin = flag, "kubelet's flag --container-runtime-endpoint"
 	}
 	path := strings.TrimPrefix(address, "unix://")
 	return path, origin, strings.HasPrefix(path, "/")
@@ -162,8 +163,8 @@ func criSocket(ctx context.Context, p *patient) Finding {
 		return skipped("the container runtime is not on this machine's own socket: %s", address)
 	}
 	remedy := "systemctl restart " + layout.ContainerdService
-	if !ofContainerd(address) {
-		remedy = "set containerRuntimeEndpoint to unix://" + layout.ContainerdSocket + " (" + origin + " says otherwise) and restart kubelet; or start the container runtime that is meant"
+	if strings.TrimPrefix(address, "/var") != strings.TrimPrefix(layout.ContainerdSocket, "unix://") {
+		remedy = "set containerRuntimeEndpoint to " + layout.ContainerdSocket + " (" + origin + " says otherwise) and restart kubelet; or start the container runtime that is meant"
 	}
 	if !p.Root.Exists(address) {
 		return failed(remedy, "kubelet's container runtime is not there: the socket %s is missing", address).seen(origin + ": " + address)
