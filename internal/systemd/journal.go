@@ -44,24 +44,30 @@ func invoked(id string) []string {
 
 // before is the run before, unless the unit's files have changed since.
 func (s State) before(ctx context.Context, unit string) string {
-	for _, line := range journal(ctx, "--output=json", "--output-fields=_SYSTEMD_INVOCATION_ID,INVOCATION_ID", "--reverse", "--lines=300", "--unit="+unit) {
+	id, wrote := runBefore(s.Invocation, journal(ctx, "--output=json", "--output-fields=_SYSTEMD_INVOCATION_ID,INVOCATION_ID", "--reverse", "--lines=300", "--unit="+unit))
+	return either(s.changed().Before(wrote), id, "")
+}
+
+// runBefore is the run before the current one, and when it wrote last, by lines
+// of the journal in JSON, the last first.
+func runBefore(current string, entries []string) (id string, wrote time.Time) {
+	for _, line := range entries {
 		var entry struct {
 			Time  int64  `json:"__REALTIME_TIMESTAMP,string"` // µs
 			Own   string `json:"_SYSTEMD_INVOCATION_ID"`
-			About string `json:"INVOCATION_ID"`
+			About string `json:"INVOCATION_ID"` // where it is systemd that writes, which has an invocation of its own
 		}
 		if json.Unmarshal([]byte(line), &entry) != nil {
 			continue
 		}
-		id := entry.About // systemd has an invocation of its own
-		if id == "" {
+		if id = entry.About; id == "" {
 			id = entry.Own
 		}
-		if id != "" && id != s.Invocation {
-			return either(s.changed().Before(time.UnixMicro(entry.Time)), id, "")
+		if id != "" && id != current {
+			return id, time.UnixMicro(entry.Time)
 		}
 	}
-	return ""
+	return "", time.Time{}
 }
 
 // changed is when the unit's files were last changed, or put back.
