@@ -366,6 +366,9 @@ func (p *patient) readFlags() []string {
 			command = started
 		}
 		for _, name := range slices.Sorted(maps.Keys(set)) {
+			if !strings.HasPrefix(name, "KUBELET_") {
+				continue
+			}
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
@@ -396,7 +399,7 @@ func (p *patient) kubeletUnitFiles() (paths []string) {
 }
 
 // commandLine is what a file of kubelet's unit says of its command line, nil if
-// nothing, and of variables in it.
+// nothing, and of variables.
 func (p *patient) commandLine(path string) (command []string, variables map[string][]string) {
 	variables = map[string][]string{}
 	data, err := p.Root.ReadFile(path)
@@ -415,9 +418,7 @@ func (p *patient) commandLine(path string) (command []string, variables map[stri
 			case "Environment":
 				assignments, _ := systemd.ParseAssignments(d.Value)
 				for _, a := range assignments {
-					if strings.HasPrefix(a.Name, "KUBELET_") {
-						variables[a.Name] = systemd.ParseWords(a.Value)
-					}
+					variables[a.Name] = systemd.ParseWords(a.Value)
 				}
 			}
 		}
@@ -526,7 +527,7 @@ func (p *patient) token(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	cmd := command(ctx, k.command, k.args...)
-	cmd.Env = append(os.Environ(), append(k.environment, `KUBERNETES_EXEC_INFO={"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","spec":{"interactive":false}}`)...)
+	cmd.Env = append(p.kubeletEnvironment(), append(k.environment, `KUBERNETES_EXEC_INFO={"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","spec":{"interactive":false}}`)...)
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("%s %s: no answer within %s", k.command, strings.Join(k.args, " "), programTimeout)
@@ -545,6 +546,22 @@ func (p *patient) token(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%s %s: its answer holds no token", k.command, strings.Join(k.args, " "))
 	}
 	return credential.Status.Token, nil
+}
+
+// kubeletEnvironment is this process's, but for what it says of AWS: that is the
+// affair of whoever runs it, and kubelet's unit has its own.
+func (p *patient) kubeletEnvironment() []string {
+	const ofAWS = "AWS_"
+	environment := slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, ofAWS) })
+	for _, path := range p.kubeletUnitFiles() {
+		_, variables := p.commandLine(path)
+		for _, name := range slices.Sorted(maps.Keys(variables)) {
+			if strings.HasPrefix(name, ofAWS) {
+				environment = append(environment, name+"="+strings.Join(variables[name], " "))
+			}
+		}
+	}
+	return environment
 }
 
 // patiently asks again where kubelet was started only now: it takes seconds until

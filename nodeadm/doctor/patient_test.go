@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +83,20 @@ func TestFlags(t *testing.T) {
 	hand := lying(t, map[string]string{extraArgs: "[Service]\nEnvironment='KUBELET_EXTRA_ARGS=--hostname-override=Other'\n"})
 	if name, named := hand.nodeName(); name != "other" || !named {
 		t.Errorf("%s, named: %t", name, named)
+	}
+}
+
+// kubelet's credential plugin knows nothing of who runs the doctor.
+func TestKubeletEnvironment(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIASOMEBODYELSE")
+	t.Setenv("AWS_PROFILE", "mine")
+	t.Setenv("HTTPS_PROXY", "http://proxy:3128")
+	p := lying(t, map[string]string{"etc/systemd/system/kubelet.service.d/environment.conf": "[Service]\nEnvironment=AWS_PROFILE=node AWS_REGION=eu-west-1\n"})
+	environment := p.kubeletEnvironment()
+	for variable, want := range map[string]bool{"AWS_ACCESS_KEY_ID=AKIASOMEBODYELSE": false, "AWS_PROFILE=mine": false, "AWS_PROFILE=node": true, "AWS_REGION=eu-west-1": true, "HTTPS_PROXY=http://proxy:3128": true} {
+		if slices.Contains(environment, variable) != want {
+			t.Errorf("%s is in it: %v", variable, !want)
+		}
 	}
 }
 

@@ -124,9 +124,13 @@ func TestNotJoined(t *testing.T) {
 		n.MustRun(ctx, "nodeadm", "init", "--config-source", "file:///etc/kubernetes/joins.yaml", "--wait", "joined", "--timeout", "60s")
 	})
 	t.Run("nor by where the node's own way to AWS leads", func(t *testing.T) {
-		out := n.Run(ctx, "env", "AWS_ENDPOINT_URL=http://169.254.169.254", "nodeadm", "init", "--config-source", "file:///etc/kubernetes/joins.yaml", "--wait", "joined", "--timeout", "30s")
+		elsewhere := []string{"env", "AWS_ENDPOINT_URL=http://169.254.169.254", "AWS_ACCESS_KEY_ID=AKIASOMEBODYELSE", "AWS_SECRET_ACCESS_KEY=x"}
+		out := n.Run(ctx, append(elsewhere, "nodeadm", "init", "--config-source", "file:///etc/kubernetes/joins.yaml", "--wait", "joined", "--timeout", "30s")...)
 		if out.ExitCode != 0 {
 			t.Errorf("exit code %d:\n%s", out.ExitCode, out.Stderr)
+		}
+		if out := n.Run(ctx, append(elsewhere, "nodeadm", "doctor")...); out.ExitCode != 0 {
+			t.Errorf("the doctor's exit code %d:\n%s", out.ExitCode, out.Stdout)
 		}
 	})
 	t.Run("or when the cause goes while nodeadm waits", func(t *testing.T) {
