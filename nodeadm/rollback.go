@@ -193,6 +193,17 @@ func (w *wayBack) stop(ctx context.Context) error {
 			}
 			w.did([]activate.Done{{Unit: u.Name, Action: "stopped", Why: "it was not running before"}})
 		}
+		// One that does not run with its configuration may end by itself just then.
+		if u.before.Active {
+			continue
+		}
+		state, err := w.manager.State(ctx, u.Name)
+		if err == nil && state.Active == "failed" {
+			err = w.manager.ResetFailed(ctx, u.Name)
+		}
+		if err != nil {
+			return fault.Wrap(fault.Service, err)
+		}
 	}
 	return nil
 }
