@@ -195,6 +195,16 @@ func TestCallOf(t *testing.T) {
 		{"unset variable", "#!/bin/sh\n/etc/eks/bootstrap.sh c $NOTHING\n", []string{"c"}},
 		{"no arguments", "#!/bin/sh\n/etc/eks/bootstrap.sh\n", []string{}},
 		{"no call", "#!/bin/sh\necho\n", nil},
+		{"mended before", "sed -i '/^set -o errexit/a\\\\nsource /etc/profile.d/bootstrap.sh' /etc/eks/bootstrap.sh\nbootstrap.sh c\n", []string{"c"}},
+		{"tested before", "[ -x /etc/eks/bootstrap.sh ] || exit 1\ngrep -q pause /etc/eks/bootstrap.sh other\ntimeout -k 5 600 /etc/eks/bootstrap.sh c\n", []string{"c"}},
+		{"run by a function", "try 5 /etc/eks/bootstrap.sh c\n", []string{"c"}},
+		{"an array", "ARGS=(c --use-max-pods false)\nARGS+=(--kubelet-extra-args \"--v=4 --x\")\n/etc/eks/bootstrap.sh \"${ARGS[@]}\"\n", []string{"c", "--use-max-pods", "false", "--kubelet-extra-args", "--v=4 --x"}},
+		{"put together", "ARGS=--v=4\nARGS+=\" --node-labels=a=b\"\nbootstrap.sh c --kubelet-extra-args \"$ARGS\"\n", []string{"c", "--kubelet-extra-args", "--v=4 --node-labels=a=b"}},
+		{"within the branch", "if x; then C=a; bootstrap.sh $C; fi\n", []string{"a"}},
+		{"set anew after a branch", "if x; then C=a; fi\nC=b\nbootstrap.sh $C\n", []string{"b"}},
+		{"one after the other", "C=a && bootstrap.sh $C\n", []string{"a"}},
+		{"dots that are no sequence", "N=x\nbootstrap.sh c --kubelet-extra-args \"--node-labels=name=${N},v=1..2\" '{a..b}'\n", []string{"c", "--kubelet-extra-args", "--node-labels=name=x,v=1..2", "{a..b}"}},
+		{"unknown, and not used", "MAX=$(hostname)\nread A B\nbootstrap.sh c\n", []string{"c"}},
 	} {
 		got, err := callOf([]byte(test.script), "user-data")
 		if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
@@ -204,6 +214,15 @@ func TestCallOf(t *testing.T) {
 	for _, test := range []struct{ name, script, want string }{
 		{"broken shell", "#!/bin/sh\nif then\n/etc/eks/bootstrap.sh c\n", "user-data:2:"},
 		{"command output", "#!/bin/sh\n/etc/eks/bootstrap.sh $(hostname)\n", "only known on the machine"},
+		{"command output in a variable", "MAX=$(hostname)\nARGS=\"--max-pods=$MAX\"\nbootstrap.sh c --kubelet-extra-args \"$ARGS\"\n", "$ARGS at 3:"},
+		{"a branch", "ARGS=--v=2\nif [ $x = spot ]; then ARGS=--v=3; fi\nbootstrap.sh c --kubelet-extra-args \"$ARGS\"\n", "$ARGS at 3:"},
+		{"the other branch", "if x; then C=a; else bootstrap.sh $C; fi\n", "$C at 1:"},
+		{"a short branch", "C=a\n[ x = y ] && C=b\nbootstrap.sh $C\n", "only known on the machine"},
+		{"a loop", "for i in 1 2; do C=a$i; done\nbootstrap.sh $C\n", "only known on the machine"},
+		{"a case", "case $x in a) C=1;; *) C=2;; esac\nbootstrap.sh $C\n", "only known on the machine"},
+		{"a function", "run() { /etc/eks/bootstrap.sh \"$@\"; }\nrun c\n", "$@ at 1:"},
+		{"what is read", "read C\nbootstrap.sh $C\n", "only known on the machine"},
+		{"an array's first", "A=(c d)\nA+=x\nbootstrap.sh $A\n", "only known on the machine"},
 		{"arithmetic", "#!/bin/sh\n/etc/eks/bootstrap.sh $((1<<60))\n", "arithmetic"},
 		{"sequence", "#!/bin/bash\n/etc/eks/bootstrap.sh {1..1000000000}\n", "sequence"},
 	} {
