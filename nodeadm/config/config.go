@@ -219,6 +219,8 @@ func (k Kubelet) words(yield func(word) bool) {
 		w := word{at: i}
 		w.name, w.value, w.given = cutFlag(k.Flags[i])
 		switch {
+		case k.Flags[i] == "--" && i == len(k.Flags)-1:
+			return // the end of the flags
 		case w.name == "":
 			if i > 0 {
 				before, _, inline := cutFlag(k.Flags[i-1])

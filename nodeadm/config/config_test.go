@@ -92,7 +92,10 @@ func TestKubeletFlags(t *testing.T) {
 	if _, given := k.Flag("a=b"); given {
 		t.Error("a value was taken for a flag")
 	}
-	k = Kubelet{Flags: []string{"--fail_swap_on", "--oom_score_adj", "-999", "--feature-gates=A=true,B=false", "--feature_gates", "B=true, C=0"}}
+	k = Kubelet{Flags: []string{"--fail_swap_on", "--oom_score_adj", "-999", "--feature-gates=A=true,B=false", "--feature_gates", "B=true, C=0", "-v4", "--"}}
+	if v, _ := k.Flag("v"); v != "4" || len(k.FlagNames()) != 5 {
+		t.Errorf("-v%s among %q", v, k.FlagNames())
+	}
 	if v, given := k.Flag("oom-score-adj"); v != "-999" || !given {
 		t.Errorf("--oom-score-adj is %q, %v; kubelet takes underscores and negative numbers", v, given)
 	}

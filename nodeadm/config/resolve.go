@@ -276,7 +276,8 @@ func (r *resolver) containerd(spec ContainerdSpec) Containerd {
 
 // ContainerdVersion is the version that a part of containerd's configuration is
 // written in, by what it says or by the names of its plugins; 0 if both could
-// read it. containerd passes over plugins by names of another version.
+// read it. In version 2 containerd 2 knows the names of version 3, too; in
+// version 3 it passes over those of version 2.
 func ContainerdVersion(document map[string]any) (int, error) {
 	plugins, _ := document["plugins"].(map[string]any)
 	_, images := plugins["io.containerd.cri.v1.images"]
@@ -293,16 +294,14 @@ func ContainerdVersion(document map[string]any) (int, error) {
 	v2, v3 := said == int64(2), said == int64(3)
 	switch {
 	case given && !v2 && !v3:
-		return 0, fault.New(fault.Usage, "leave it out, and use the plugins' names of version 2 or 3", "version = %#v: nodeadm writes containerd's configuration in version 2, or for containerd 2 in version 3", said)
-	case (v3 || images || runtime) && moved != "":
-		return 0, fault.New(fault.Usage, "use the names of one version: "+older+" is version 2, io.containerd.cri.v1.images and io.containerd.cri.v1.runtime are version 3",
-			"plugins.%q.%s is of version 2 beside version 3, and containerd would pass over it", older, moved)
-	case v2 && (images || runtime):
-		return 0, fault.New(fault.Usage, "leave version out, or write version = 3", "version = 2, and the plugins' names are of version 3: containerd would pass over them")
-	case v3 || images || runtime:
-		return 3, nil
+		return 0, fault.New(fault.Usage, "write version = 3, which newer ones read as well, or leave it out; the plugins' names are then those of version 2 or 3", "version = %#v: nodeadm writes containerd's configuration in version 2, or for containerd 2 in version 3", said)
+	case v3 && moved != "":
+		return 0, fault.New(fault.Usage, "use the names of version 3, io.containerd.cri.v1.images and io.containerd.cri.v1.runtime, or leave version out",
+			"version = 3, and plugins.%q.%s is of version 2: containerd would pass over it", older, moved)
 	case v2 || moved != "":
 		return 2, nil
+	case v3 || images || runtime:
+		return 3, nil
 	}
 	return 0, nil
 }
@@ -535,6 +534,7 @@ func (r *resolver) flags(k Kubelet, place func(word int) string) {
 				if label == "" {
 					continue
 				}
+				label = trimPair(label)
 				if err := CheckLabel(label); err != nil {
 					r.fail(place(i), labelRemedy(label), "--node-labels: kubelet would refuse %q: %v", label, err)
 				}
@@ -550,6 +550,15 @@ func (r *resolver) flags(k Kubelet, place func(word int) string) {
 			}
 		}
 	}
+}
+
+// trimPair takes the space away that kubelet takes away around a key and a value.
+func trimPair(pair string) string {
+	key, value, given := strings.Cut(pair, "=")
+	if !given {
+		return strings.TrimSpace(pair)
+	}
+	return strings.TrimSpace(key) + "=" + strings.TrimSpace(value)
 }
 
 // pairs checks a flag that is a list of names with values.

@@ -74,6 +74,9 @@ func cutFlag(word string) (name, value string, inline bool) {
 		return "", "", false
 	}
 	name, value, inline = strings.Cut(strings.TrimLeft(word, "-"), "=")
+	if level, found := strings.CutPrefix(word, "-v"); found && level != "" && strings.Trim(level, "0123456789") == "" {
+		return "v", level, true // the only one in short that has a value
+	}
 	return strings.ReplaceAll(name, "_", "-"), value, inline
 }
 

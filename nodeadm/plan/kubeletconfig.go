@@ -170,8 +170,8 @@ func (b *builder) gateOn(doc map[string]any, name string) bool {
 		if on, given := flags[gate]; given {
 			return on
 		}
-		if on, given := gates[gate].(bool); given {
-			return on
+		if on, given := gates[gate]; given {
+			return on == true // null is off
 		}
 	}
 	return true
@@ -296,7 +296,7 @@ func (b *builder) checkGate(where, name string, value any) error {
 		return fault.New(fault.Usage, fmt.Sprintf("leave it out: it was removed in 1.%d", row.Until), "%s: kubelet %s has no such feature gate", where, v)
 	case !kubelet.HasGate(v, name):
 		return fault.New(fault.Usage, fmt.Sprintf("leave it out: it came with 1.%d", row.Since), "%s: kubelet %s has no such feature gate", where, v)
-	case value == false && kubelet.GateLocked(v, name):
+	case (value == false || value == nil) && kubelet.GateLocked(v, name): // null is off
 		return fault.New(fault.Usage, "leave it out", "%s: kubelet %s does not let it be turned off", where, v)
 	}
 	return nil
@@ -394,10 +394,14 @@ func (b *builder) checkLive(live map[string]any) error {
 	if err != nil {
 		return err
 	}
-	errs := checkLiveKinds("", live, reference)
+	var left map[string]any // by the last run, with what the user may have wanted then
+	if before := b.facts.Host.Before[layout.KubeletConfig]; before != nil {
+		left = before.Document
+	}
+	errs := checkLiveKinds("", live, reference, left)
 	gates, _ := live["featureGates"].(map[string]any)
 	for _, gate := range slices.Sorted(maps.Keys(gates)) {
-		if _, fits := gates[gate].(bool); !fits {
+		if _, fits := gates[gate].(bool); !fits && gates[gate] != nil {
 			errs = append(errs, badLive("featureGates."+gate, "true or false", gates[gate]))
 		}
 	}
@@ -407,16 +411,19 @@ func (b *builder) checkLive(live map[string]any) error {
 	return errors.Join(errs...)
 }
 
-func checkLiveKinds(prefix string, live, reference map[string]any) (errs []error) {
+func checkLiveKinds(prefix string, live, reference, left map[string]any) (errs []error) {
 	for _, key := range slices.Sorted(maps.Keys(live)) {
 		value, path := live[key], prefix+key
 		known, isKnown := reference[key]
 		group, isGroup := known.(map[string]any)
 		nested, isMap := value.(map[string]any)
+		was, wasThere := left[key]
+		leftBelow, _ := was.(map[string]any)
 		switch {
+		case value == nil && wasThere && was == nil: // nodeadm itself has left it so
 		case !isKnown || path == "featureGates" && isMap || path == "kind":
 		case isGroup && isMap:
-			errs = append(errs, checkLiveKinds(path+".", nested, group)...)
+			errs = append(errs, checkLiveKinds(path+".", nested, group, leftBelow)...)
 		case isGroup:
 			errs = append(errs, badLive(path, "an object", value))
 		case value == nil: // kubelet takes its default

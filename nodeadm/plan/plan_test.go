@@ -364,6 +364,7 @@ func TestClashes(t *testing.T) {
 		{"the gate as a flag", `{}`, "--feature-gates=GracefulNodeShutdown=false", shutdown, "serverTLSBootstrap"},
 		{"no beta", `{"featureGates": {"AllBeta": false}}`, "", shutdown, "serverTLSBootstrap"},
 		{"no beta but this", `{"featureGates": {"AllBeta": false, "GracefulNodeShutdown": true}}`, "", "", shutdown},
+		{"the other gate, null", `{"featureGates": {"RotateKubeletServerCertificate": null}}`, "", "serverTLSBootstrap", shutdown},
 		{"the other gate", `{"featureGates": {"RotateKubeletServerCertificate": false}}`, "", "serverTLSBootstrap", shutdown},
 		{"reserved CPUs", `{"reservedSystemCPUs": "0"}`, "", cgroups, ""},
 		{"no reserved CPUs", `{"reservedSystemCPUs": ""}`, "", "", cgroups},
@@ -416,6 +417,46 @@ func TestClashes(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestNulls: a field that the user sets to null, which is kubelet's own default,
+// comes back to nodeadm's when the user wants nothing more of it.
+func TestNulls(t *testing.T) {
+	for _, field := range []string{"authentication", "featureGates", "logging", "evictionHard", "kubeReserved", "authorization.webhook", "featureGates.KubeletPSI", "maxPods", "serializeImagePulls"} {
+		t.Run(field, func(t *testing.T) {
+			plain, f := node(t, 33)
+			c, _ := node(t, 33)
+			outer, inner, nested := strings.Cut(field, ".")
+			c.Kubelet.Config = map[string]any{outer: nil}
+			if nested {
+				c.Kubelet.Config[outer] = map[string]any{inner: nil}
+			}
+			before, err := Build(plain, f, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, err := Build(c, f, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			second, err := Build(c, afterwards(f, first), Options{})
+			if diff := cmp.Diff(document(t, first), document(t, second)); diff != "" || err != nil || len(second.Conflicts) > 0 {
+				t.Errorf("a second run: %v, %v\n%s", err, second.Conflicts, diff)
+			}
+			third, err := Build(plain, afterwards(f, second), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(document(t, before), document(t, third)); diff != "" {
+				t.Errorf("without it (-want +got):\n%s", diff)
+			}
+		})
+	}
+	c, f := node(t, 36)
+	c.Kubelet.Config = map[string]any{"featureGates": map[string]any{"NodeSwap": nil}}
+	if err := CheckKubelet(c, f.Host.Kubelet); err == nil || !strings.Contains(err.Error(), "does not let it be turned off") {
+		t.Errorf("a gate that is locked, and null: %v", err)
 	}
 }
 

@@ -181,7 +181,8 @@ func (b *builder) containerdText() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("spec.containerd.config: %w", err)
 	}
-	if version == 3 && major(h.Containerd) < 2 {
+	plugins, _ := fields["plugins"].(map[string]any)
+	if newer := plugins[criImages] != nil || plugins[criRuntime] != nil; (newer || version == 3) && major(h.Containerd) < 2 {
 		return "", fault.New(fault.Usage, fmt.Sprintf("write it in version 2, with the plugin's name %q", criV2),
 			"spec.containerd.config: it is of version 3, for containerd 2, and the node has %s", cmp.Or(h.Containerd, "an unknown containerd"))
 	}

@@ -61,6 +61,9 @@ func TestContainerdVersion(t *testing.T) {
 		{"said to be 2", "2.1.9", "version = 2\n[debug]\nlevel = 'debug'", cri, images, ""},
 		{"not said", "2.1.9", "[debug]\nlevel = 'debug'", cri, images, ""},
 		{"by its names", "2.1.9", "[" + images + "]\nmax_concurrent_downloads = 5", images, cri, ""},
+		{"said to be 2, with names of 3", "2.1.9", "version = 2\n[" + images + "]\nmax_concurrent_downloads = 5", cri + ".containerd", "version = 3", ""},
+		{"names of both", "2.1.9", "[" + images + "]\nmax_concurrent_downloads = 5\n[" + cri + "]\nsandbox_image = 'x'", cri + ".containerd", "version = 3", ""},
+		{"names of both for 1.7", "1.7.35", "[" + images + "]\nmax_concurrent_downloads = 5\n[" + cri + "]\nsandbox_image = 'x'", "", "", "of version 3, for containerd 2"},
 		{"3 for 1.7", "1.7.35", "version = 3", "", "", "of version 3, for containerd 2, and the node has 1.7.35"},
 		{"names of 3 for 1.7", "1.7.35", "[" + images + "]\nmax_concurrent_downloads = 5", "", "", "of version 3, for containerd 2"},
 	} {
