@@ -129,6 +129,8 @@ func (n *Node) Become(ctx context.Context, change func(*simulator.World)) {
 func (n *Node) Destroy(ctx context.Context) {
 	n.PowerCut()
 	n.control.Delete(ctx, nodePath(n.Name()))
+	// As the garbage collector of pods would: the next node has the same name.
+	n.control.Delete(ctx, "/api/v1/namespaces/default/pods?gracePeriodSeconds=0&fieldSelector=spec.nodeName="+n.Name())
 }
 
 // Name is the name that EC2 gave the instance.
