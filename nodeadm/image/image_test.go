@@ -565,7 +565,7 @@ func TestInstallOverAWS(t *testing.T) {
 
 // install takes the program back from whoever else could write it.
 func TestInstallMendsOwner(t *testing.T) {
-	if os.Geteuid() != 0 {
+	if os.Geteuid() != 0 && os.Getenv("CI") != "true" {
 		t.Skip("giving files away is for root")
 	}
 	root, o := image(t)

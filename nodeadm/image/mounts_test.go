@@ -18,8 +18,11 @@ func bind(t *testing.T, dir, at string) {
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if os.Geteuid() != 0 && os.Getenv("CI") != "true" {
+		t.Skip("mounting is for root")
+	}
 	if err := unix.Mount(dir, at, "", unix.MS_BIND, ""); err != nil {
-		t.Skipf("mounting is for root: %v", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Unmount(at, unix.MNT_DETACH) })
 }
